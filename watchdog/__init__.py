@@ -1,0 +1,1 @@
+"""inference-watchdog: wakes you when a self-hosted LLM server stops generating."""

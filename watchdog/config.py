@@ -1,0 +1,154 @@
+"""Frozen settings with their defaults: the one place where a threshold lives. `loading` fills them from YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watchdog.model import Json, Severity
+
+
+class Secret:
+    """A text that is never shown: not by `repr`, not by `str`, not by `format`, not in a traceback's locals."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        """Wrap `text`."""
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself. Call it only where it leaves for its destination."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings:
+    """How one server is probed (design §1, §5.1)."""
+
+    interval_s: float = 120.0
+    timeout_s: float = 60.0
+    max_tokens: int = 5
+    failures: int = 3
+    successes: int = 2
+    stream: bool = True
+    metrics_timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """One OpenAI-compatible server. `base_url` ends where `/chat/completions` is appended (usually in `/v1`)."""
+
+    name: str
+    base_url: str
+    model: str | None = None
+    api_key: Secret | None = None
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    extra_body: Mapping[str, Json] = field(default_factory=dict)
+    metrics_url: str | None = None
+    on_demand: bool = False
+    verify_tls: bool = True
+    ca_file: str | None = None
+    proxy_from_environment: bool = False
+    hosts: tuple[str, ...] = ()
+    probe: ProbeSettings = ProbeSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogSettings:
+    """How one host's kernel log is read (design §5.2)."""
+
+    interval_s: float = 600.0
+    timeout_s: float = 60.0
+    failures: int = 3
+    successes: int = 2
+    follow: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """One machine whose kernel log is read over SSH. Host keys are always checked."""
+
+    name: str
+    address: str
+    user: str
+    port: int = 22
+    identity_file: str | None = None
+    identity: Secret | None = None
+    passphrase: Secret | None = None
+    agent: bool = False
+    known_hosts: str
+    ssh_config: bool = False
+    jump: str | None = None
+    forced_command: bool = False
+    kernel_log: KernelLogSettings = KernelLogSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverSettings:
+    """Where alerts go: any apprise URL, or Alertmanager addresses. Exactly one of `url` and `alertmanager`."""
+
+    name: str
+    url: Secret | None = None
+    alertmanager: tuple[Secret, ...] = ()
+    min_severity: Severity = Severity.WARN
+    timeout_s: float = 20.0
+    fallback: str | None = None
+    fallback_after: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesSettings:
+    """The user's own kernel rule files, and changes to the packaged rules by rule id."""
+
+    files: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+    severity: Mapping[str, Severity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertingSettings:
+    """When an open incident speaks again, and what counts as flapping (design §6)."""
+
+    reminder_first_s: float = 3600.0
+    reminder_every_s: float = 14400.0
+    occurrence_quiet_s: float = 3600.0
+    flap_window: int = 10
+    flap_failures: int = 5
+    expire_delivery_s: float = 7 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything the daemon needs to know. Holds no runtime state."""
+
+    servers: tuple[ServerSettings, ...] = ()
+    hosts: tuple[HostSettings, ...] = ()
+    receivers: tuple[ReceiverSettings, ...] = ()
+    rules: RulesSettings = RulesSettings()
+    alerting: AlertingSettings = AlertingSettings()
+    state_dir: str | None = None
+    file: str = ""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """Every secret of this configuration, for redaction."""
+        found: list[Secret | None] = []
+        for server in self.servers:
+            found += [server.api_key, *server.headers.values()]
+        for host in self.hosts:
+            found += [host.identity, host.passphrase]
+        for receiver in self.receivers:
+            found += [receiver.url, *receiver.alertmanager]
+        return tuple(secret for secret in found if secret is not None)
