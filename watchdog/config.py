@@ -48,7 +48,10 @@ class ProbeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One OpenAI-compatible server. `base_url` ends where `/chat/completions` is appended (usually in `/v1`)."""
+    """One OpenAI-compatible server. `base_url` ends where `/chat/completions` is appended (usually in `/v1`).
+
+    `receivers` names who hears of it; empty means every receiver.
+    """
 
     name: str
     base_url: str
@@ -62,6 +65,7 @@ class ServerSettings:
     ca_file: str | None = None
     proxy_from_environment: bool = False
     hosts: tuple[str, ...] = ()
+    receivers: tuple[str, ...] = ()
     probe: ProbeSettings = ProbeSettings()
 
 
@@ -92,6 +96,7 @@ class HostSettings:
     ssh_config: bool = False
     jump: str | None = None
     forced_command: bool = False
+    receivers: tuple[str, ...] = ()
     kernel_log: KernelLogSettings = KernelLogSettings()
 
 

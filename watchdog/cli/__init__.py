@@ -1,0 +1,85 @@
+"""The command line: one module per command, imported only when that command runs, so `--help` stays fast."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module, metadata
+from typing import Any
+
+import click
+
+from watchdog.errors import WatchdogError
+
+EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
+"""Exit codes of `probe`, `scan` and `check`: the monitoring-plugin convention (design §8)."""
+EXIT_USAGE = 64
+"""Wrong usage or a configuration that must not be started with (sysexits.h, EX_USAGE)."""
+
+COMMANDS = {
+    "run": "run the daemon",
+    "check": "run every check once, now, and show what it found",
+    "probe": "ask one server for text, without any configuration",
+    "scan": "classify a saved kernel log",
+    "validate": "check the configuration and show who hears what, when",
+    "test-alert": "send a trigger and a resolve to your receivers",
+    "status": "what is firing, pending and healthy now",
+    "demo": "see the whole story in under two minutes, nothing to set up",
+}
+"""Command → its line in the overview. Each lives in `watchdog.cli.<name with _>` as `command`."""
+
+
+class LazyCommands(click.Group):
+    """Lists commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of `cmd_name` and return its command; None if there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"watchdog.cli.{cmd_name.replace('-', '_')}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - a module of ours without its command is a bug
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview from `COMMANDS`, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `inference-watchdog demo`, then `inference-watchdog validate`.",
+)
+@click.version_option(metadata.version("inference-watchdog"), "-V", "--version", prog_name="inference-watchdog")
+def cli() -> None:
+    """Wake me when my LLM server stops generating, or its machines are about to lock up.
+
+    It asks each server for real text every 2 minutes, reads the hosts' kernel logs over SSH, and alerts after three
+    consecutive failures, or at the first kernel line that precedes a hard lock. It only alerts: nothing on a watched
+    machine is ever changed.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process; a person's mistake ends with 64 and no traceback."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="inference-watchdog", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except WatchdogError as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_USAGE)
+    except BrokenPipeError:
+        sys.exit(141)
+    sys.exit(result if isinstance(result, int) else EXIT_OK)
