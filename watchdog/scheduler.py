@@ -1,0 +1,131 @@
+"""When checks run: start to start, spread, never twice at once. The one place that catches a check's bug."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from watchdog.clock import Clock
+from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+
+log = structlog.get_logger("scheduler")
+
+SPREAD_PER_CHECK_S = 0.05
+"""Starts are spread by this much per check, within one interval: no burst at start, first results at once."""
+
+Take = Callable[[str, CheckResult], Awaitable[object]]
+Memory = Callable[[str], Json | None]
+
+
+class Scheduler:
+    """Runs each check on its own task, so that a hanging target never delays another.
+
+    Plain arithmetic on the monotonic clock keeps the rhythm: starts are `interval_s` apart whatever a run takes, and
+    a run that overran its slot skips the slots it missed instead of making up for them.
+    """
+
+    def __init__(self, clock: Clock, take: Take, memory: Memory) -> None:
+        """`take` receives every result (the ingest), `memory` returns what a check last remembered."""
+        self._clock = clock
+        self._take = take
+        self._memory = memory
+        self._tasks: dict[str, tuple[Check, asyncio.Task[None]]] = {}
+        self._started = asyncio.Event()
+        self._report_health_of: set[str] = set()
+        self.last_completed_at: dict[str, float] = {}
+        """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
+
+    async def wait_first_start(self) -> None:
+        """Return once the first check has been started."""
+        await self._started.wait()
+
+    def replace(self, checks: Iterable[Check]) -> None:
+        """Run exactly `checks` from now on. A check that is already running as the same object goes on undisturbed."""
+        wanted = {check.key: check for check in checks}
+        for key, (check, task) in list(self._tasks.items()):
+            if wanted.get(key) is not check:
+                task.cancel()
+                del self._tasks[key]
+                self._report_health_of.discard(key)
+        new = [check for key, check in wanted.items() if key not in self._tasks]
+        for position, check in enumerate(new):
+            delay_s = position * min(SPREAD_PER_CHECK_S, check.interval_s / max(len(new), 1))
+            self._tasks[check.key] = (check, asyncio.create_task(self._loop(check, delay_s), name=check.key))
+
+    async def run(self) -> None:
+        """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
+        while True:
+            tasks = [task for _, task in self._tasks.values()]
+            if not tasks:
+                await asyncio.sleep(0.2)
+                continue
+            done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+
+    async def stop(self) -> None:
+        """Cancel all runs and wait for them; a cancelled run counts for nothing."""
+        tasks = [task for _, task in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _loop(self, check: Check, delay_s: float) -> None:
+        planned = self._clock.monotonic() + delay_s
+        while True:
+            await self._clock.sleep(planned - self._clock.monotonic())
+            self._started.set()
+            await self.run_once(check)
+            now = self._clock.monotonic()
+            self.last_completed_at[check.key] = now
+            missed = int(max(0.0, now - planned) // check.interval_s)
+            if missed:
+                log.warning("check_overran", check=check.key, skipped_starts=missed)
+            planned += (missed + 1) * check.interval_s
+
+    async def run_once(self, check: Check) -> CheckResult:
+        """Run `check` now and hand its result on; returns that result, also when the check itself had a bug."""
+        now = self._clock.wall()
+        limit_s = max(2 * check.interval_s, 180.0)
+        try:
+            async with asyncio.timeout(limit_s):
+                result = await check.run(self._memory(check.key), now)
+        except Exception as error:  # noqa: BLE001 - our bug, caught once, logged, counted, and an incident of its own
+            log.exception("check_bug", check=check.key)
+            result = CheckResult((_bug(check, error, self._clock.wall()),))
+            self._report_health_of.add(check.key)
+        else:
+            if check.key in self._report_health_of:
+                result = CheckResult((*result.observations, _no_bug(check, self._clock.wall())), result.memory)
+        await self._take(check.key, result)
+        return result
+
+
+def _bug(check: Check, error: Exception, now: float) -> Observation:
+    """The failed observation about ourselves that a check's exception becomes."""
+    what = "took far too long" if isinstance(error, TimeoutError) else f"raised {type(error).__name__}"
+    return Observation(
+        key=f"self/check/{check.key}",
+        verdict=Verdict.FAIL,
+        reason="bug",
+        severity=Severity.WARN,
+        summary=f"the check {check.key} {what}: its target is not being watched. The log has the traceback.",
+        at=now,
+        evidence=(Evidence(now, "watchdog", f"{type(error).__name__} in {check.key}"),),
+    )
+
+
+def _no_bug(check: Check, now: float) -> Observation:
+    """The passing counterpart of `_bug`."""
+    return Observation(
+        key=f"self/check/{check.key}",
+        verdict=Verdict.PASS,
+        reason="ok",
+        severity=Severity.WARN,
+        summary=f"the check {check.key} runs",
+        at=now,
+    )
