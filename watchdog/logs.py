@@ -1,0 +1,80 @@
+"""Structured logs: JSON lines, or readable ones on a terminal; secrets are taken out of every line at any level."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import IO, Any
+
+import structlog
+
+from watchdog.config import Secret
+
+HIDDEN = "…"
+SHORTEST_SECRET = 4
+"""Shorter secrets are not searched for: they would blank out half of every line."""
+
+
+def configure(
+    *, secrets: Iterable[Secret] = (), level: str = "INFO", stream: IO[str] | None = None, json: bool | None = None
+) -> None:
+    """Send all logs, ours and the libraries', to `stream` (default: stderr); `json=None` asks the terminal.
+
+    Library loggers stay at WARNING: apprise logs receiver URLs below it, asyncssh user names and commands.
+    """
+    stream = stream or sys.stderr
+    as_json = not stream.isatty() if json is None else json
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        Redactor(secrets),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in ("apprise", "asyncssh", "aiohttp", "asyncio", "urllib3"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class Redactor:
+    """A structlog processor that replaces every configured secret, wherever in the line it occurs."""
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        """Longest secrets first, so that a part of one never hides the rest of another."""
+        texts = {secret.reveal() for secret in secrets}
+        self._texts = sorted((text for text in texts if len(text) >= SHORTEST_SECRET), key=len, reverse=True)
+
+    def __call__(self, _logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Return the same event with its values cleaned."""
+        if self._texts:
+            for key, value in event.items():
+                event[key] = self._clean(value)
+        return event
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for text in self._texts:
+                value = value.replace(text, HIDDEN)
+            return value
+        if isinstance(value, dict):
+            return {key: self._clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._clean(item) for item in value]
+        return value
