@@ -1,0 +1,156 @@
+"""The scheduler keeps its rhythm, never overlaps a check, and survives a check's bug."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.clock import ManualClock, settle
+from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
+from watchdog.scheduler import Scheduler
+
+
+@dataclass
+class Probe:
+    """A check whose runs the test controls."""
+
+    key: str
+    interval_s: float
+    behave: Callable[[int], Awaitable[None]]
+    starts: list[float] = field(default_factory=list)
+    running: int = 0
+    most_at_once: int = 0
+
+    async def run(self, memory: Json | None, now: float) -> CheckResult:
+        self.starts.append(now)
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            await self.behave(len(self.starts))
+        finally:
+            self.running -= 1
+        passed = Observation(
+            key=self.key, verdict=Verdict.PASS, reason="ok", severity=Severity.PAGE, summary="fine", at=now
+        )
+        return CheckResult((passed,), memory={"runs": len(self.starts), "before": memory})
+
+
+@dataclass
+class Rig:
+    clock: ManualClock
+    scheduler: Scheduler
+    results: list[tuple[str, CheckResult]]
+    memories: dict[str, Json]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    clock = ManualClock()
+    results: list[tuple[str, CheckResult]] = []
+    memories: dict[str, Json] = {}
+
+    async def take(key: str, result: CheckResult) -> None:
+        results.append((key, result))
+        memories[key] = result.memory
+
+    scheduler = Scheduler(clock, take, memories.get)
+    yield Rig(clock, scheduler, results, memories)
+    await scheduler.stop()
+
+
+async def at_once(_run: int) -> None:
+    """A run that takes no time."""
+
+
+async def test_starts_are_an_interval_apart_whatever_a_run_takes(rig: Rig) -> None:
+    async def forty_seconds(_run: int) -> None:
+        await rig.clock.sleep(40)
+
+    probe = Probe("generation/a", 120, forty_seconds)
+    rig.scheduler.replace([probe])
+    await rig.clock.advance(600)
+    assert [round(start - probe.starts[0]) for start in probe.starts] == [0, 120, 240, 360, 480, 600]
+
+
+async def test_a_run_that_overruns_skips_its_missed_starts_and_never_overlaps(rig: Rig) -> None:
+    async def first_is_long(run: int) -> None:
+        await rig.clock.sleep(290 if run == 1 else 1)
+
+    probe = Probe("generation/a", 120, first_is_long)
+    rig.scheduler.replace([probe])
+    await rig.clock.advance(500)
+    assert [round(start - probe.starts[0]) for start in probe.starts] == [0, 360, 480]
+    assert probe.most_at_once == 1
+
+
+async def test_a_hanging_check_does_not_delay_the_others(rig: Rig) -> None:
+    async def never(_run: int) -> None:
+        await asyncio.Event().wait()
+
+    hanging, healthy = Probe("generation/hung", 10, never), Probe("generation/fine", 10, at_once)
+    rig.scheduler.replace([hanging, healthy])
+    await rig.clock.advance(100)
+    assert len(healthy.starts) == 10
+
+
+async def test_the_first_check_starts_at_once_and_the_others_are_spread(rig: Rig) -> None:
+    probes = [Probe(f"generation/{number}", 15, at_once) for number in range(100)]
+    begin = rig.clock.wall()
+    rig.scheduler.replace(probes)
+    await rig.clock.advance(14.9)
+    offsets = [probe.starts[0] - begin for probe in probes]
+    assert offsets[0] == 0
+    assert len({round(offset, 3) for offset in offsets}) == 100
+    assert max(offsets) < 15
+
+
+async def test_a_bug_in_a_check_becomes_a_failed_observation_about_ourselves_and_clears(rig: Rig) -> None:
+    async def broken_once(run: int) -> None:
+        if run == 1:
+            message = "boom"
+            raise ZeroDivisionError(message)
+
+    rig.scheduler.replace([Probe("generation/a", 10, broken_once)])
+    await rig.clock.advance(25)
+    first, second = rig.results[0][1].observations, rig.results[1][1].observations
+    assert [(seen.key, seen.verdict, seen.reason) for seen in first] == [
+        ("self/check/generation/a", Verdict.FAIL, "bug")
+    ]
+    assert "ZeroDivisionError" in first[0].summary
+    assert [(seen.key, seen.verdict) for seen in second] == [
+        ("generation/a", Verdict.PASS),
+        ("self/check/generation/a", Verdict.PASS),
+    ]
+
+
+async def test_a_check_gets_back_what_it_remembered(rig: Rig) -> None:
+    rig.scheduler.replace([Probe("generation/a", 10, at_once)])
+    await rig.clock.advance(15)
+    assert rig.memories["generation/a"]["before"]["runs"] == 1
+
+
+async def test_a_reload_keeps_unchanged_checks_running_and_stops_removed_ones(rig: Rig) -> None:
+    kept, removed, added = (Probe(f"generation/{name}", 10, at_once) for name in ("kept", "removed", "added"))
+    rig.scheduler.replace([kept, removed])
+    await rig.clock.advance(35)
+    rig.scheduler.replace([kept, added])
+    await rig.clock.advance(30)
+    assert len(kept.starts) == 7
+    assert len(removed.starts) == 4
+    assert len(added.starts) == 4
+
+
+async def test_stopping_cancels_a_run_and_counts_nothing_for_it(rig: Rig) -> None:
+    async def never(_run: int) -> None:
+        await asyncio.Event().wait()
+
+    probe = Probe("generation/a", 10, never)
+    rig.scheduler.replace([probe])
+    await settle()
+    await rig.scheduler.stop()
+    assert probe.starts
+    assert rig.results == []
+    assert probe.running == 0
