@@ -24,8 +24,8 @@ class ConfigProblem:
     hint: str = ""
 
     def __str__(self) -> str:
-        """`file:line:column: path: problem (hint)`, the form editors can jump to."""
-        where = f"{self.file}:{self.line}:{self.column}: "
+        """`file:line:column: path: problem (hint)`, the form editors can jump to; line 0 means the file as a whole."""
+        where = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: "
         what = f"{self.path}: {self.problem}" if self.path else self.problem
         return where + what + (f" ({self.hint})" if self.hint else "")
 
