@@ -1,0 +1,1 @@
+"""Kernel lines: taking them apart, classifying them by rules, and folding them into observations. Pure."""
