@@ -1,0 +1,105 @@
+"""The whole rig: one chat server, two machines, one phone, and a configuration that points at them.
+
+    python -m watchdog.demo.rig DIRECTORY
+
+serves with intervals as shipped until it is told to stop, for measuring a daemon from outside: it prints one line of
+JSON when it is ready (`{"config": …}`) and one when the first probe arrives (`{"at": …}`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncssh
+
+from watchdog.demo.hosts import USER, Machine
+from watchdog.demo.llm import ChatServer
+from watchdog.demo.phone import Alert, Phone
+
+SERVER = "deepseek"
+HOSTS = ("head", "worker")
+
+
+class Rig:
+    """Starts and stops all parts; `write_config` makes the configuration file for a daemon."""
+
+    def __init__(self, directory: Path, on_alert: Callable[[Alert], None]) -> None:
+        """Everything it writes goes below `directory`."""
+        self.directory = directory
+        self.chat = ChatServer()
+        self.machines = {name: Machine(name, _made(directory / name)) for name in HOSTS}
+        self.phone = Phone(on_alert)
+
+    async def start(self) -> None:
+        """Open all ports, with fresh keys."""
+        client, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+        identity = self.directory / "id_ed25519"
+        identity.touch(mode=0o600)
+        identity.write_bytes(client.export_private_key())
+        await self.chat.start()
+        await self.phone.start()
+        public = host.export_public_key().decode().strip()
+        known = []
+        for machine in self.machines.values():
+            await machine.start(host, client)
+            known.append(f"[127.0.0.1]:{machine.port} {public}\n")
+        (self.directory / "known_hosts").write_text("".join(known))
+
+    async def stop(self) -> None:
+        """Close all ports."""
+        await self.chat.stop()
+        await self.phone.stop()
+        for machine in self.machines.values():
+            await machine.stop()
+
+    def write_config(self, *, probe: str = "", kernel_log: str = "") -> Path:
+        """Write the configuration; `probe` and `kernel_log` are YAML flow mappings that shorten the intervals."""
+        lines = [
+            "servers:",
+            f"  - name: {SERVER}",
+            f"    base_url: {self.chat.base_url}",
+            f"    hosts: [{', '.join(HOSTS)}]",
+            *([f"    probe: {probe}"] if probe else []),
+            "hosts:",
+        ]
+        for machine in self.machines.values():
+            lines += [
+                f"  - name: {machine.name}",
+                "    address: 127.0.0.1",
+                f"    port: {machine.port}",
+                f"    user: {USER}",
+                f"    identity_file: {self.directory / 'id_ed25519'}",
+                f"    known_hosts: {self.directory / 'known_hosts'}",
+                *([f"    kernel_log: {kernel_log}"] if kernel_log else []),
+            ]
+        lines += ["receivers:", "  - name: phone", f"    url: {self.phone.url}", "    min_severity: page"]
+        path = self.directory / "config.yaml"
+        path.touch(mode=0o600)
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+async def _serve(directory: Path) -> None:
+    rig = Rig(directory, lambda _alert: None)
+    await rig.start()
+    print(json.dumps({"config": str(rig.write_config())}), flush=True)
+    while rig.chat.generated_tokens == 0:
+        await asyncio.sleep(0.005)
+    print(json.dumps({"at": time.time()}), flush=True)  # noqa: TID251 - measured outside the daemon
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(Path(sys.argv[1])))
