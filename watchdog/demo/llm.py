@@ -30,6 +30,7 @@ class ChatServer:
         self.mode = Mode.OK
         self.slow_s = 1.0
         self.generated_tokens = 0
+        self.replied = asyncio.Event()
         self.port = 0
         self._runner: web.AppRunner | None = None
 
@@ -69,6 +70,7 @@ class ChatServer:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         asked = await request.json()
+        self.replied.set()
         if self.mode is Mode.ERROR:
             error = {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}
             return web.json_response({"error": error}, status=500)

@@ -94,8 +94,7 @@ async def _serve(directory: Path) -> None:
     rig = Rig(directory, lambda _alert: None)
     await rig.start()
     print(json.dumps({"config": str(rig.write_config())}), flush=True)
-    while rig.chat.generated_tokens == 0:
-        await asyncio.sleep(0.005)
+    await rig.chat.replied.wait()
     print(json.dumps({"at": time.time()}), flush=True)  # noqa: TID251 - measured outside the daemon
     await asyncio.Event().wait()
 
