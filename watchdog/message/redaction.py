@@ -1,0 +1,70 @@
+"""Taking secrets out of a text before anybody sees it, also when only a part of the secret shows up in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from watchdog.config import Secret
+
+REDACTED = "[secret]"
+_SHORTEST_WHOLE = 4
+_SHORTEST_PART = 8
+_COMMON = frozenset({"localhost", "services", "workflows", "webhooks", "incoming", "messages", "notifications"})
+"""Path words and hosts of well-known services: no secrets, and masking them would garble ordinary text."""
+
+
+def _parts(secret: str) -> set[str]:
+    """What of `secret` may appear alone in an error text: credentials, tokens in a path, values of a query.
+
+    apprise URLs carry tokens anywhere, even where a host would stand; a dotted name there is taken for a host.
+    """
+    if "://" not in secret:
+        return set()
+    scheme, _, rest = secret.partition("://")
+    split = urlsplit("//" + rest, scheme=scheme)
+    parts = {split.username or "", split.password or "", split.fragment, *split.path.split("/")}
+    parts |= {value for _name, value in parse_qsl(split.query)}
+    host = split.netloc.rpartition("@")[2].partition(":")[0]
+    if "." not in host:
+        parts.add(host)
+    credentials = split.netloc.rpartition("@")[0]
+    parts |= set(credentials.split(":"))
+    parts |= {unquote(part) for part in parts}
+    return {part for part in parts if len(part) >= _SHORTEST_PART and part.lower() not in _COMMON}
+
+
+class Redactor:
+    """Replaces every secret, its telling parts and their URL-quoted forms in a text with `[secret]`.
+
+    `known_words` are names that must stay readable (servers, hosts, receivers), even if a URL happens to hold them.
+    """
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, secrets: Iterable[Secret | str], known_words: Iterable[str] = ()) -> None:
+        """Prepare for `secrets`; those shorter than four characters cannot be told from ordinary text."""
+        known = frozenset(known_words)
+        texts: set[str] = set()
+        for secret in secrets:
+            whole = secret.reveal() if isinstance(secret, Secret) else secret
+            texts |= {part for part in _parts(whole) if part not in known}
+            if len(whole.strip()) >= _SHORTEST_WHOLE:
+                texts |= {whole, whole.strip()}
+        texts |= {quote(text, safe="") for text in texts} | {quote(text) for text in texts}
+        texts |= {quote_plus(text) for text in texts}
+        ordered = sorted(texts, key=lambda text: (-len(text), text))
+        self._pattern = re.compile("|".join(re.escape(text) for text in ordered)) if ordered else None
+
+    def __call__(self, text: str) -> str:
+        """`text` without secrets."""
+        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+
+    def __repr__(self) -> str:
+        return "Redactor(…)"
+
+
+def redact(text: str, secrets: Iterable[Secret | str]) -> str:
+    """`text` without `secrets`. For many texts build one `Redactor`."""
+    return Redactor(secrets)(text)

@@ -1,0 +1,28 @@
+"""Who hears what, when. Pure: the plan, the decision about every incident, silences, folding, incident ids."""
+
+from watchdog.policy.decision import OUTBOX_LIMIT, Circumstances, Decision, DecisionReason, decide, ended
+from watchdog.policy.fold import blind_observation, inhibitor_of
+from watchdog.policy.incident_id import incident_id
+from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
+from watchdog.policy.quiet import maintained_by, matches, next_window, silenced_by, window_at
+
+__all__ = [
+    "BLIND_PREFIX",
+    "DELIVERY_PREFIX",
+    "OUTBOX_LIMIT",
+    "AlertPlan",
+    "Circumstances",
+    "Decision",
+    "DecisionReason",
+    "Target",
+    "blind_observation",
+    "decide",
+    "ended",
+    "incident_id",
+    "inhibitor_of",
+    "maintained_by",
+    "matches",
+    "next_window",
+    "silenced_by",
+    "window_at",
+]

@@ -1,0 +1,115 @@
+"""The alert plan: which key has which thresholds, and who hears of it. Built once from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watchdog.config import AlertingSettings, Config, ReceiverSettings
+from watchdog.model import Maintenance, Severity, Thresholds
+
+BLIND_PREFIX = "self/blind/"
+"""What follows is the key that we could not tell about three times in a row."""
+DELIVERY_PREFIX = "self/delivery/"
+"""What follows is the name of the receiver that cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One row of the plan: keys that are `prefix` or start with `prefix/` have these thresholds and receivers."""
+
+    prefix: str
+    thresholds: Thresholds
+    receivers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertPlan:
+    """Who hears of which key, and after how many failures. Built once per configuration.
+
+    `runs_on` maps a server to its hosts. `maintenance` are the weekly quiet windows.
+    """
+
+    targets: tuple[Target, ...] = ()
+    receivers: tuple[ReceiverSettings, ...] = ()
+    alerting: AlertingSettings = field(default_factory=AlertingSettings)
+    runs_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    maintenance: tuple[Maintenance, ...] = ()
+    _by_prefix: Mapping[str, Target] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Index the targets: a thousand servers look themselves up at every probe."""
+        object.__setattr__(self, "_by_prefix", {target.prefix: target for target in self.targets})
+
+    @classmethod
+    def from_config(cls, config: Config) -> AlertPlan:
+        """The plan of `config`: one target per check that it asks for."""
+        every = tuple(receiver.name for receiver in config.receivers)
+        targets = []
+        for server in config.servers:
+            limits = _thresholds(server.probe.failures, server.probe.successes, config.alerting)
+            heard = server.receivers or every
+            targets += [Target(f"{kind}/{server.name}", limits, heard) for kind in ("generation", "progress")]
+        for host in config.hosts:
+            limits = _thresholds(host.kernel_log.failures, host.kernel_log.successes, config.alerting)
+            heard = host.receivers or every
+            targets += [Target(f"{kind}/{host.name}", limits, heard) for kind in ("kernel_log", "vitals")]
+        return cls(
+            targets=tuple(targets),
+            receivers=config.receivers,
+            alerting=config.alerting,
+            runs_on={server.name: server.hosts for server in config.servers},
+        )
+
+    def target_of(self, key: str) -> Target | None:
+        """The most specific target that covers `key`, or None. What we could not see is heard by who hears of it."""
+        key = key.removeprefix(BLIND_PREFIX)
+        prefix = key
+        while prefix:
+            target = self._by_prefix.get(prefix)
+            if target is not None:
+                return target
+            prefix = prefix.rpartition("/")[0]
+        return None
+
+    def covers(self, key: str) -> bool:
+        """Whether `key` is still watched: a target of the plan, or the watchdog itself."""
+        if key.startswith(BLIND_PREFIX):
+            key = key.removeprefix(BLIND_PREFIX)
+        if key.startswith(DELIVERY_PREFIX):
+            return any(receiver.name == key.removeprefix(DELIVERY_PREFIX) for receiver in self.receivers)
+        return key.startswith("self/") or self.target_of(key) is not None
+
+    def thresholds_for(self, key: str) -> Thresholds:
+        """How `key` is tracked. The watchdog knows its own troubles at first sight; blindness needs three in a row."""
+        if key.startswith(BLIND_PREFIX):
+            return Thresholds(failures=3, successes=1, flap_failures=0)
+        if key.startswith("self/"):
+            quiet_s = self.alerting.occurrence_quiet_s
+            return Thresholds(failures=1, successes=1, flap_failures=0, occurrence_quiet_s=quiet_s)
+        target = self.target_of(key)
+        return target.thresholds if target else _thresholds(3, 2, self.alerting)
+
+    def receivers_for(self, check_key: str, labels: Mapping[str, str], severity: Severity) -> tuple[str, ...]:
+        """The receivers that hear of `check_key` at `severity`. Every receiver, if no target says otherwise.
+
+        Trouble with delivering to one receiver is told to the others, for it cannot hear.
+        """
+        target = self.target_of(check_key)
+        named = target.receivers if target else tuple(receiver.name for receiver in self.receivers)
+        deaf = labels.get("receiver") if check_key.startswith("self/delivery/") else None
+        return tuple(
+            receiver.name
+            for receiver in self.receivers
+            if receiver.name in named and receiver.name != deaf and receiver.min_severity.rank <= severity.rank
+        )
+
+
+def _thresholds(failures: int, successes: int, alerting: AlertingSettings) -> Thresholds:
+    return Thresholds(
+        failures=failures,
+        successes=successes,
+        flap_window=alerting.flap_window,
+        flap_failures=alerting.flap_failures,
+        occurrence_quiet_s=alerting.occurrence_quiet_s,
+    )

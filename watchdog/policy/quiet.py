@@ -1,0 +1,78 @@
+"""Silences and maintenance windows: when to say nothing new. They stop neither looking nor the end of anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from watchdog.model import Incident, Maintenance, Silence
+
+_DAY_S = 86400.0
+
+
+def matches(matcher: Mapping[str, str], incident: Incident) -> bool:
+    """Whether every label named by `matcher` has the wanted value: the text itself, or a prefix followed by `*`.
+
+    Besides the incident's own labels there are `key`, `check` (the key's first part) and `severity`. An empty matcher
+    matches nothing: a typo must not silence everything.
+    """
+    labels = {
+        **incident.labels,
+        "key": incident.key,
+        "check": incident.key.partition("/")[0],
+        "severity": incident.severity.value,
+    }
+    return bool(matcher) and all(_fits(wanted, labels.get(name)) for name, wanted in matcher.items())
+
+
+def _fits(wanted: str, value: str | None) -> bool:
+    if value is None:
+        return False
+    return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
+
+
+def silenced_by(incident: Incident, silences: Iterable[Silence], now: float) -> Silence | None:
+    """The silence that covers `incident` at `now`, or None. It starts at `starts_at` and is over at `ends_at`."""
+    for silence in silences:
+        if silence.starts_at <= now < silence.ends_at and matches(silence.matcher, incident):
+            return silence
+    return None
+
+
+def maintained_by(incident: Incident, windows: Iterable[Maintenance], now: float) -> Maintenance | None:
+    """The maintenance window that covers `incident` at `now`, or None."""
+    for window in windows:
+        if matches(window.matcher, incident) and window_at(window, now) is not None:
+            return window
+    return None
+
+
+def _start_on(window: Maintenance, day: datetime) -> float:
+    """Unix seconds at which `window` begins on the local date of `day`.
+
+    `fold=0` is what makes both daylight-saving edges right: a start that comes twice means the first, and a start that
+    is skipped is reckoned with the time before the jump, so it begins right when the clock has jumped over it.
+    """
+    local = datetime(day.year, day.month, day.day, window.start_hour, window.start_minute, tzinfo=window.zone, fold=0)
+    return local.timestamp()
+
+
+def _starts_around(window: Maintenance, now: float, days: range) -> list[float]:
+    today = datetime.fromtimestamp(now, UTC).astimezone(window.zone)
+    wanted = (today + timedelta(days=offset) for offset in days)
+    return [_start_on(window, day) for day in wanted if day.weekday() in window.days]
+
+
+def window_at(window: Maintenance, now: float) -> tuple[float, float] | None:
+    """Start and end (Unix seconds) of the occurrence of `window` that covers `now`, or None."""
+    back = int(window.duration_s // _DAY_S) + 2
+    for start in _starts_around(window, now, range(-back, 2)):
+        if start <= now < start + window.duration_s:
+            return start, start + window.duration_s
+    return None
+
+
+def next_window(window: Maintenance, now: float) -> tuple[float, float] | None:
+    """Start and end of the next occurrence of `window` that begins after `now`; None if it has no days."""
+    later = [start for start in _starts_around(window, now, range(-1, 9)) if start > now]
+    return (min(later), min(later) + window.duration_s) if later else None
