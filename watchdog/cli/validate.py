@@ -1,0 +1,145 @@
+"""`validate`: every problem of the configuration at once, or the effective plan: what is checked, and who hears it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from watchdog.cli import EXIT_OK, EXIT_USAGE
+from watchdog.errors import ConfigError, ConfigProblem
+from watchdog.model import Severity
+
+if TYPE_CHECKING:
+    from watchdog.config import Config
+    from watchdog.loading import Loaded, PlannedCheck
+
+PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
+
+
+@click.command()
+@click.option("--config", "config_file", metavar="FILE", help="The file to check. [default: where `run` finds it]")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object: file, good, errors, warnings, checks, receivers."
+)
+def command(config_file: str | None, as_json: bool) -> int:
+    """Check the configuration and show who hears what, when.
+
+    Shows every error with file, line and column, or the plan: each check, how often it runs, and which receiver hears
+    of it. Nothing is sent and no server is asked.
+
+    Without --config the file is $INFERENCE_WATCHDOG_CONFIG, then config.yaml in your user's configuration folder, then
+    /etc/inference-watchdog/config.yaml. Exit code 0 = good (warnings are allowed), 64 = must not be started with.
+    """
+    from watchdog.loading import load, locate
+
+    try:
+        loaded = load(locate(config_file))
+    except ConfigError as error:
+        if as_json:
+            click.echo(json.dumps({"good": False, "errors": [problem_json(one) for one in error.problems]}))
+        else:
+            click.echo(str(error), err=True)
+            click.echo(f"{_counted(len(error.problems), 'problem')}; nothing was started.", err=True)
+        return EXIT_USAGE
+    for warning in () if as_json else loaded.warnings:
+        click.echo(f"{warning.file}:{warning.line}:{warning.column}: warning: {_after_place(warning)}", err=True)
+    click.echo(json.dumps(plan_json(loaded)) if as_json else plan_text(loaded.config))
+    return EXIT_OK
+
+
+def problem_json(problem: ConfigProblem) -> dict[str, Any]:
+    """One problem as JSON; `line` and `column` count from 1, 0 means the file as a whole."""
+    return {name: getattr(problem, name) for name in PROBLEM_FIELDS}
+
+
+def plan_json(loaded: Loaded) -> dict[str, Any]:
+    """The plan as JSON: per check its times in seconds, its thresholds, and who hears which severity."""
+    from watchdog.loading import plan
+
+    config = loaded.config
+    checks = [
+        {
+            "check": check.key,
+            "interval_s": check.interval_s,
+            "timeout_s": check.timeout_s,
+            "failures": check.failures,
+            "successes": check.successes,
+            "heard_by": {severity.value: list(check.hear(severity)) for severity in reversed(Severity)},
+        }
+        for check in plan(config)
+    ]
+    receivers = [
+        {
+            "receiver": receiver.name,
+            "min_severity": receiver.min_severity.value,
+            "fallback": receiver.fallback,
+            "fallback_after": receiver.fallback_after,
+        }
+        for receiver in config.receivers
+    ]
+    warnings = [problem_json(one) for one in loaded.warnings]
+    return {
+        "file": config.file,
+        "good": True,
+        "errors": [],
+        "warnings": warnings,
+        "checks": checks,
+        "receivers": receivers,
+    }
+
+
+def plan_text(config: Config) -> str:
+    """The plan for a person."""
+    from watchdog.loading import plan, written_duration
+
+    checks = plan(config)
+    rows = [("CHECK", "EVERY", "TIMEOUT", "ALERTS AFTER", "RESOLVES AFTER", "PAGES", "WARNINGS"), *map(_row, checks)]
+    alerting = config.alerting
+    lines = [
+        f"{config.file} is good: {_counted(len(checks), 'check')}, {_counted(len(config.receivers), 'receiver')}.",
+        "",
+        *_table(rows),
+        "",
+    ]
+    if config.hosts:
+        lines.append("A kernel line that precedes a hard lock alerts at first sight.")
+    lines.append(
+        f"An open incident is repeated after {written_duration(alerting.reminder_first_s)}, then every "
+        f"{written_duration(alerting.reminder_every_s)}, until it resolves or is acknowledged."
+    )
+    lines += [
+        f"What {receiver.name} fails to deliver {_counted(receiver.fallback_after, 'time')} goes to {receiver.fallback}."
+        for receiver in config.receivers
+        if receiver.fallback
+    ]
+    return "\n".join(lines)
+
+
+def _row(check: PlannedCheck) -> tuple[str, ...]:
+    from watchdog.loading import written_duration
+
+    return (
+        check.key,
+        written_duration(check.interval_s),
+        written_duration(check.timeout_s),
+        f"{_counted(check.failures, 'failure')} in a row",
+        f"{_counted(check.successes, 'pass', 'passes')} in a row",
+        ", ".join(check.hear(Severity.PAGE)) or "nobody",
+        ", ".join(check.hear(Severity.WARN)) or "nobody",
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _after_place(problem: ConfigProblem) -> str:
+    what = f"{problem.path}: {problem.problem}" if problem.path else problem.problem
+    return what + (f" ({problem.hint})" if problem.hint else "")

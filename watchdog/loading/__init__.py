@@ -1,0 +1,137 @@
+"""Configuration file → `Config`, or every problem of the file at once (design §7; §2, invariant 8).
+
+The way: bytes → nodes with places (`document`) → records, directed by the dataclasses in `config` (`building`) → rules
+over what could be read (`names`, `servers`, `hosts`, `receivers`, `kernel_rules`, `schedules`, `reach`) → `Config`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from watchdog.config import Config
+from watchdog.errors import ConfigError, ConfigProblem
+from watchdog.loading.building import Builder
+from watchdog.loading.document import MAX_BYTES, DocumentError, Entries, Mark, Node, read_document
+from watchdog.loading.files import absolute
+from watchdog.loading.hosts import check_hosts
+from watchdog.loading.kernel_rules import check_kernel_rules
+from watchdog.loading.names import check_mentions, check_names
+from watchdog.loading.plan import Listener, PlannedCheck, plan
+from watchdog.loading.problems import Place, Problems
+from watchdog.loading.reach import check_reach
+from watchdog.loading.receivers import UrlProblem, check_file_mode, check_receivers
+from watchdog.loading.records import Record
+from watchdog.loading.references import References, SourceError, read_regular
+from watchdog.loading.scalars import written_duration
+from watchdog.loading.schedules import check_alerting
+from watchdog.loading.servers import check_servers
+
+__all__ = ["Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
+
+VARIABLE = "INFERENCE_WATCHDOG_CONFIG"
+SYSTEM_FILE = Path("/etc/inference-watchdog/config.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration to start with, and what is probably not meant in it, in file order."""
+
+    config: Config
+    warnings: tuple[ConfigProblem, ...]
+
+
+def locate(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The configuration file: `option`, else `$INFERENCE_WATCHDOG_CONFIG`, else the user's, else the system's.
+
+    The first two are taken as they are, so that a missing file is an error and never silently another file. Raises
+    ConfigError when nothing is given and neither of the last two exists.
+    """
+    named = option or environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    usual = (Path(platformdirs.user_config_dir("inference-watchdog")) / "config.yaml", SYSTEM_FILE)
+    for path in usual:
+        if os.path.lexists(path):
+            return path
+    problem = f"no configuration found in {usual[0]} or {usual[1]}"
+    raise ConfigError((ConfigProblem("config.yaml", 0, 0, "", problem, f"name one with --config or ${VARIABLE}"),))
+
+
+def load(path: str | Path, *, environ: Mapping[str, str] = os.environ, url_problem: UrlProblem | None = None) -> Loaded:
+    """Read the configuration file at `path`; raises ConfigError with all its problems in file order.
+
+    `environ` is where `${env:…}` is looked up; `url_problem` judges receiver URLs (by default apprise does).
+    """
+    path = Path(path)
+    try:
+        data, mode = read_regular(path, MAX_BYTES)
+    except SourceError as fault:
+        problem, hint = fault.problem, fault.hint
+    else:
+        return read(data, str(path), mode=mode, environ=environ, url_problem=url_problem)
+    raise ConfigError((ConfigProblem(str(path), 0, 0, "", problem, hint),))
+
+
+def read(
+    data: bytes,
+    file: str,
+    *,
+    mode: int | None = None,
+    environ: Mapping[str, str] = os.environ,
+    url_problem: UrlProblem | None = None,
+) -> Loaded:
+    """Make a configuration of the bytes of `file`; raises ConfigError with all problems in file order.
+
+    `mode` holds the file's permission bits (None: it is no file, and may hold secrets itself).
+    """
+    problems = Problems(file)
+    root = _document(data, problems)
+    if root is not None:
+        record = _record(root, problems, References(environ, Path(file).absolute().parent, problems), url_problem)
+        if record is not None:
+            check_file_mode(record, mode, problems)
+            if not problems.errors:
+                return Loaded(dataclasses.replace(record.build(), file=file), problems.sorted_warnings())
+    raise ConfigError(problems.sorted_errors())
+
+
+def _document(data: bytes, problems: Problems) -> Node | None:
+    try:
+        root = read_document(data)
+    except DocumentError as error:
+        problems.error(Place(Mark(error.line, error.column)), error.problem, error.hint)
+        return None
+    if root is None or (not isinstance(root, Entries) and root.weight == 1 and not getattr(root, "text", "")):
+        problems.error(Place(Mark(0, 0)), "is empty", "start from config/minimal.yaml")
+        return None
+    return root
+
+
+def _record(root: Node, problems: Problems, references: References, url_problem: UrlProblem | None) -> Record | None:
+    record = Builder(problems, references).record(root, Config, Place(root.mark))
+    if not isinstance(record, Record):
+        return None
+    if record.get("state_dir") is not None:
+        absolute(record, "state_dir", references)
+    check_names(record, problems)
+    check_mentions(record, problems)
+    check_servers(record, problems, references)
+    check_hosts(record, problems, references)
+    check_receivers(record, problems, url_problem or _rejected_by_apprise)
+    check_kernel_rules(record, problems, references)
+    check_alerting(record, problems)
+    check_reach(record, problems)
+    return record
+
+
+def _rejected_by_apprise(url: str) -> str | None:
+    # Imported at the first receiver: whoever only asks for `--help` does not pay for it.
+    from watchdog.notify import url_problem  # noqa: PLC0415 - see above
+
+    return url_problem(url)

@@ -1,0 +1,117 @@
+"""Rules about hosts: an address that cannot be taken for an option, one way to log in, keys that are there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from watchdog.loading.files import check_file
+from watchdog.loading.problems import Problems, shown
+from watchdog.loading.records import Record
+from watchdog.loading.references import References
+from watchdog.loading.schedules import check_schedule
+
+HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+USER = re.compile(r"[^\s\-@:/][^\s:/]{0,63}")
+ADDRESS_WITH_PORT = re.compile(r"(.+):(\d{1,5})")
+LOGINS = ("identity_file", "identity", "agent", "ssh_config")
+KEY_BEGINNING = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")
+
+
+def check_hosts(root: Record, problems: Problems, references: References) -> None:
+    """All rules about each host on its own."""
+    names = [host.get("name") for host in root.sections("hosts")]
+    for host in root.sections("hosts"):
+        _check_address(host, problems)
+        user = host.get("user")
+        if user is not None and USER.fullmatch(user) is None:
+            problems.error(host.at("user"), f"{shown(user)} is no user name", "it takes no spaces, : or /")
+        _check_jump(host, [name for name in names if name], problems)
+        _check_login(host, problems, references)
+        _check_known_hosts(host, problems, references)
+        check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` is an IP address or a host name, and cannot be taken for an option of a command."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return len(text) <= 253 and HOST.fullmatch(text) is not None
+    return True
+
+
+def _check_address(host: Record, problems: Problems) -> None:
+    address = host.get("address")
+    if address is None or is_host(address):
+        return
+    place, hint = host.at("address"), "write an IP address or a host name, like 192.0.2.10"
+    if address.startswith("-"):
+        problems.error(place, f"{shown(address)} starts with a dash, so a command could take it for an option", hint)
+        return
+    with_port = ADDRESS_WITH_PORT.fullmatch(address)
+    if with_port and is_host(with_port[1].strip("[]")):
+        hint = f"write address: {with_port[1].strip('[]')} and port: {with_port[2]}"
+    elif "@" in address and is_host(address.rpartition("@")[2]):
+        hint = "put the user in `user`"
+    elif address.startswith("[") and is_host(address.strip("[]")):
+        hint = f"did you mean {address.strip('[]')}?"
+    problems.error(place, f"{shown(address)} is no address", hint)
+
+
+def _check_jump(host: Record, names: list[str], problems: Problems) -> None:
+    jump = host.get("jump")
+    if jump is None:
+        return
+    if jump == host.get("name"):
+        problems.error(host.at("jump"), "jumps over itself", "name another host")
+        return
+    user, at, rest = jump.rpartition("@")
+    with_port = ADDRESS_WITH_PORT.fullmatch(rest)
+    target = with_port[1].strip("[]") if with_port and not is_host(rest) else rest
+    good_user = not at or USER.fullmatch(user) is not None
+    if jump not in names and not (good_user and is_host(target)):
+        hint = problems.suggest(jump, names) or "write host, user@host or user@host:port"
+        problems.error(host.at("jump"), f"{shown(jump)} is no host to jump over", hint)
+
+
+def _check_login(host: Record, problems: Problems, references: References) -> None:
+    data = check_file(host, "identity_file", references, problems, private=True)
+    if data is not None:
+        fault = _no_private_key(data)
+        if fault:
+            problems.error(host.at("identity_file"), *fault)
+    identity = host.get("identity")
+    if identity is not None and KEY_BEGINNING.match(identity.reveal().encode()) is None:
+        problems.error(
+            host.at("identity"), "is no private key", "give ${credential:NAME} or ${file:/path}, or use identity_file"
+        )
+    ways = [way for way in LOGINS if host.given(way) and host.get(way) is not False]
+    if "identity_file" in ways and "identity" in ways:
+        problems.error(host.at("identity"), "identity_file is given too", "remove one of the two")
+    if not ways:
+        problems.error(
+            host.place, "says no way to log in", "give identity_file, identity, agent: true or ssh_config: true"
+        )
+    if host.given("passphrase") and not host.given("identity_file") and not host.given("identity"):
+        problems.error(host.at("passphrase"), "there is no key that it could open", "give identity_file, or remove it")
+
+
+def _no_private_key(data: bytes) -> tuple[str, str] | None:
+    if KEY_BEGINNING.match(data):
+        return None
+    if PUBLIC_KEY.match(data):
+        return "is the public half of the key", "name the file without .pub"
+    return "is no private key in OpenSSH or PEM form", "make one with: ssh-keygen -t ed25519"
+
+
+def _check_known_hosts(host: Record, problems: Problems, references: References) -> None:
+    data = check_file(host, "known_hosts", references, problems)
+    if data is not None and not any(line.strip() and not line.startswith(b"#") for line in data.splitlines()):
+        address = host.get("address")
+        problems.warn(
+            host.at("known_hosts"),
+            "holds no host key, so no connection will be trusted",
+            f"fill it with: ssh-keyscan {address}" if address and is_host(address) else "",
+        )

@@ -1,0 +1,204 @@
+"""`${env:NAME}`, `${file:/path}` and `${credential:NAME}` in texts. Messages name the source, never the value."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from watchdog.loading.problems import Place, Problems, shown
+
+REFERENCE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)(?P<end>\}?)")
+"""`$${` is a literal `${`; anything else that starts with `${` is a reference and must be a good one."""
+
+KINDS = {"env": "${env:NAME}", "file": "${file:/path}", "credential": "${credential:NAME}"}
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+CREDENTIAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}")
+MAX_SECRET_BYTES = 64 * 1024
+LINE_BREAK_OR_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class SourceError(Exception):
+    """A reference that gives no usable text; says which, and what to do."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        """Take the problem and the hint, both free of any value."""
+        self.problem, self.hint = problem, hint
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Expanded:
+    """A text with its references filled in. `is_literal` = it had none, so all of it stands in the file."""
+
+    text: str
+    is_literal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Where references are looked up: the environment, and the folder of the configuration for relative paths."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    problems: Problems
+
+    def expand(self, text: str, place: Place, *, secret: bool, lines: bool = False) -> Expanded | None:
+        """Fill in the references of `text`; None after noting every problem.
+
+        In a setting that is no secret (`secret` false) only `${env:…}` is allowed, as its value may be shown.
+        `lines` allows line breaks in the values (private keys).
+        """
+        parts: list[str] = []
+        end, faults = 0, 0
+        for found in REFERENCE.finditer(text):
+            parts.append(text[end : found.start()])
+            end = found.end()
+            if found["body"] is None:
+                parts.append("${")
+                continue
+            try:
+                parts.append(self._value(found["body"], found["end"], secret=secret, lines=lines))
+            except SourceError as fault:
+                faults += 1
+                self.problems.error(place, fault.problem, fault.hint)
+        if faults:
+            return None
+        parts.append(text[end:])
+        return Expanded("".join(parts), is_literal=not any(_references(text)))
+
+    def path(self, text: str) -> Path:
+        """A file path as written in the configuration: `~` and paths relative to the configuration are filled in."""
+        return self.folder / os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises where there is no home
+
+    def _value(self, body: str, end: str, *, secret: bool, lines: bool) -> str:
+        kind, colon, name = body.partition(":")
+        if not end:
+            raise SourceError("`${` without its `}`", "write $${ for a literal ${")
+        if kind not in KINDS or not colon:
+            near = self.problems.suggest(kind, KINDS) if colon else ""
+            raise SourceError(
+                "an unknown kind of ${…}", near or f"write {', '.join(KINDS.values())}, or $${{ for a literal ${{"
+            )
+        if kind != "env" and not secret:
+            raise SourceError(
+                f"${{{kind}:…}} is for secrets, and this setting may be shown in logs and alerts",
+                "write the value itself, or ${env:NAME} for one that may be shown",
+            )
+        read = {"env": self._environment, "file": self._file, "credential": self._credential}[kind]
+        where, value = read(name)
+        value = value.rstrip("\r\n")
+        if not value.strip():
+            raise SourceError(f"{where} is empty")
+        if (CONTROL_BUT_LINES if lines else LINE_BREAK_OR_CONTROL).search(value):
+            raise SourceError(f"{where} holds a line break or a control character", "a secret is one line of text")
+        return value
+
+    def _environment(self, name: str) -> tuple[str, str]:
+        if ENV_NAME.fullmatch(name) is None:
+            raise SourceError("${env:…} without a proper variable name", "write it like ${env:PHONE_URL}")
+        where = f"environment variable {name}"
+        value = self.environ.get(name)
+        if value is None:
+            raise SourceError(
+                f"{where} is not set", self.problems.suggest(name, self.environ) or "set it, or use ${file:/path}"
+            )
+        if any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise SourceError(f"{where} is not valid UTF-8")
+        return where, value
+
+    def _file(self, name: str) -> tuple[str, str]:
+        if not name.strip():
+            raise SourceError("${file:…} without a path", "write it like ${file:/etc/inference-watchdog/phone.url}")
+        path = self.path(name)
+        return f"file {shown(str(path))}", _decoded(path, read_regular(path, MAX_SECRET_BYTES, private=True)[0])
+
+    def _credential(self, name: str) -> tuple[str, str]:
+        if CREDENTIAL_NAME.fullmatch(name) is None:
+            raise SourceError("${credential:…} without a proper name", "write it like ${credential:phone_url}")
+        folder = self.environ.get("CREDENTIALS_DIRECTORY")
+        if not folder:
+            raise SourceError(
+                f"credential {name}: $CREDENTIALS_DIRECTORY is not set",
+                f"systemd sets it with LoadCredential={name}:/path in the unit; elsewhere use ${{file:/path}}",
+            )
+        path = Path(folder) / name
+        # systemd's own files: readable by the unit's user alone, whatever their mode bits say (they carry an ACL).
+        return f"credential {name}", _decoded(path, read_regular(path, MAX_SECRET_BYTES)[0])
+
+
+def _references(text: str) -> Iterator[str]:
+    return (found["body"] for found in REFERENCE.finditer(text) if found["body"] is not None)
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    raise SourceError(f"file {shown(str(path))} is not UTF-8 text")
+
+
+def too_open(status: os.stat_result, path: Path) -> SourceError | None:
+    """Why the file behind `status` may not hold a secret, or None: others may not read it, nor our own group.
+
+    The group may read files of another owner: that is how root hands a secret to a service's group (sshd's rule too).
+    """
+    others, group = status.st_mode & stat.S_IRWXO, status.st_mode & stat.S_IRWXG
+    if others or (group and status.st_uid == os.geteuid()):
+        mode, who = stat.S_IMODE(status.st_mode), "everybody on this machine" if others else "its whole group"
+        return SourceError(
+            f"file {shown(str(path))} holds a secret and is open to {who} (mode {mode:04o})", chmod(path)
+        )
+    return None
+
+
+def chmod(path: Path) -> str:
+    """The command that closes `path` to everybody but its owner."""
+    return f"run: chmod 600 {shlex.quote(str(path)) if str(path).isprintable() else shown(str(path))}"
+
+
+def read_regular(path: Path, limit: int, *, private: bool = False) -> tuple[bytes, int]:
+    """The bytes and the mode of a regular file of at most `limit` bytes; never waits on a pipe or a device.
+
+    Raises SourceError with plain words when it cannot be read, or is open to others and `private` asks that it is
+    not. Its text holds the path and nothing of the content.
+    """
+    name = shown(str(path))
+    fault: SourceError | None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            status = os.fstat(descriptor)
+            fault = _unfit(status, name, limit) or (too_open(status, path) if private else None)
+            if fault is None:
+                return opened.read(limit), status.st_mode
+    except (OSError, ValueError) as error:
+        fault = unreadable(name, error)
+    raise fault
+
+
+def unreadable(name: str, error: OSError | ValueError) -> SourceError:
+    """The words for a file that could not be opened."""
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"file {name} does not exist", "check the path")
+    if isinstance(error, PermissionError):
+        return SourceError(
+            f"file {name} may not be read by this user", "check owner and mode of the file and its folders"
+        )
+    return SourceError(f"file {name} cannot be read: {getattr(error, 'strerror', None) or 'not a usable path'}")
+
+
+def _unfit(status: os.stat_result, name: str, limit: int) -> SourceError | None:
+    if stat.S_ISDIR(status.st_mode):
+        return SourceError(f"{name} is a directory, not a file", "name the file in it")
+    if not stat.S_ISREG(status.st_mode):
+        return SourceError(f"{name} is not a regular file")
+    if status.st_size > limit:
+        return SourceError(f"file {name} is larger than {limit // 1024} KiB")
+    return None

@@ -1,0 +1,115 @@
+"""One written value → a duration, number, truth value, severity or JSON value; refuses what could be meant two ways."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from watchdog.loading.document import Entries, Items, Node, Scalar
+from watchdog.loading.problems import shown
+from watchdog.model import Json
+
+UNITS_S = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[wdhms])")
+MAX_DURATION_S = 3660 * 86400.0
+INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+REAL = re.compile(r"-?(?:0|[1-9]\d*)?(?:\.\d*)?(?:[eE][-+]?\d{1,4})?")
+TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+MAYBE_TRUTH = {"on": "true", "yes": "true", "y": "true", "off": "false", "no": "false", "n": "false"}
+NOTHING = ("", "~", "null", "Null", "NULL")
+NO_NUMBER = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
+
+
+class ScalarError(Exception):
+    """A written value that is not of the wanted kind."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        """Take the problem and what may have been meant."""
+        self.problem, self.hint = problem, hint
+        super().__init__(problem)
+
+
+def duration(text: str) -> float:
+    """Seconds from `90s`, `2m`, `1h30m`, `500ms`, `7d`; raises ScalarError. A number needs its unit."""
+    total, end, previous = 0.0, 0, math.inf
+    for part in DURATION_PART.finditer(text):
+        unit_s = UNITS_S[part[2]]
+        if part.start() != end or unit_s >= previous:
+            break
+        total, end, previous = total + float(part[1]) * unit_s, part.end(), unit_s
+    if end == len(text) > 0:
+        if total > MAX_DURATION_S:
+            raise ScalarError(f"{shown(text)} is longer than ten years")
+        return total
+    if INTEGER.fullmatch(text) and not text.startswith("-"):
+        raise ScalarError(f"{shown(text)} is a duration without a unit", f"did you mean {text}s?")
+    raise ScalarError(f"{shown(text)} is no duration", "write it like 90s, 2m, 1h or 1h30m")
+
+
+def written_duration(seconds: float) -> str:
+    """The shortest text that `duration` reads back: 5400 → `1h30m`. From a minute up, parts of a second are dropped."""
+    if seconds < 60:
+        return f"{seconds:g}s"
+    parts, rest = [], int(seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if rest >= size:
+            parts.append(f"{rest // size}{unit}")
+            rest %= size
+    return "".join(parts)
+
+
+def integer(node: Scalar) -> int:
+    """A whole number in plain decimal digits; raises ScalarError."""
+    if node.plain and INTEGER.fullmatch(node.text):
+        return int(node.text)
+    if INTEGER.fullmatch(node.text):
+        raise ScalarError("expected a whole number, found text in quotes", f"did you mean {node.text}?")
+    raise ScalarError(f"expected a whole number, found {shown(node.text)}")
+
+
+def truth(node: Scalar) -> bool:
+    """`true` or `false`. `on`, `yes` and their like are refused: YAML versions differ about them."""
+    value = TRUTH.get(node.text)
+    if value is not None and node.plain:
+        return value
+    likely = MAYBE_TRUTH.get(node.text.lower()) or (node.text.lower() if value is not None else None)
+    raise ScalarError(f"expected true or false, found {shown(node.text)}", f"did you mean {likely}?" if likely else "")
+
+
+def is_nothing(node: Node) -> bool:
+    """Whether the value is empty or a plain `null`."""
+    return isinstance(node, Scalar) and node.plain and node.text in NOTHING
+
+
+def json_scalar(node: Scalar) -> Json:
+    """The JSON value of one written value, as YAML 1.2 reads it; raises ScalarError for what JSON does not have."""
+    text = node.text
+    if not node.plain:
+        return text
+    if text in NOTHING:
+        return None
+    if text in TRUTH:
+        return TRUTH[text]
+    if text.lower() in MAYBE_TRUTH:
+        raise ScalarError(
+            f"{shown(text)} may mean text or a truth value", f"write {MAYBE_TRUTH[text.lower()]}, or put it in quotes"
+        )
+    if NO_NUMBER.fullmatch(text):
+        raise ScalarError(f"{shown(text)} is no JSON number", "put it in quotes if text is meant")
+    if INTEGER.fullmatch(text):
+        return int(text)
+    if REAL.fullmatch(text) and any(sign.isdigit() for sign in text):
+        value = float(text)
+        if math.isinf(value):
+            raise ScalarError(f"{shown(text)} is too large")
+        return value
+    return text
+
+
+def kind_of(node: Node) -> str:
+    """What a node is, in the words of a person."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Entries):
+        return "a section with keys"
+    return "nothing" if is_nothing(node) else "a single value"
