@@ -1,0 +1,177 @@
+#!/bin/sh
+# inference-watchdog reader, protocol 1: the only thing inference-watchdog ever runs on a watched machine.
+# It reads. It writes no file, changes nothing, evaluates no text it is given, and answers a closed list of requests:
+#   read1 hello                          who am I here, which boots does the journal hold
+#   read1 journal BOOT CURSOR|- MAX      kernel lines of one boot from CURSOR (inclusive) on, at most MAX (1..20000)
+#   read1 follow BOOT CURSOR|-           the same, then live, until standard input ends or six hours have passed
+#   read1 kmsg                           the kernel's ring buffer with its sequence numbers
+#   read1 pstore                         what the firmware kept of a crash
+#   read1 vitals                         memory, pressure, GPUs
+# Run either as `sh -s -- 'REQUEST'` with this file on standard input (nothing installed), or as the forced command of
+# an SSH key (see packaging/host/), where the request is SSH_ORIGINAL_COMMAND. POSIX sh: dash, bash and busybox run it.
+# An answer is one header line, data lines, one trailer line. No trailer means the answer was cut short.
+set -u
+LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+tag=INFERENCE-WATCHDOG-READER
+
+die() { # RC WHY: the trailer, always the last line
+    printf '%s END rc=%s why=%s\n' "$tag" "$1" "$2"
+    exit "$1"
+}
+
+limited() { # SECONDS COMMAND…: bounded, polite, with nothing of the login's environment
+    seconds=$1
+    shift
+    ${replace-} env -i LC_ALL=C "PATH=$PATH" nice -n 10 timeout -k 5 "$seconds" "$@"
+}
+
+header() { # The newline first: whatever a login script printed without one stays out of our line.
+    boot=$(tr -d - </proc/sys/kernel/random/boot_id)
+    printf '\n%s 1 request=%s boot=%s now=%s uptime=%s uid=%s groups=%s\n' "$tag" "$1" "$boot" "$(date +%s)" \
+        "$(cut -d' ' -f1 /proc/uptime)" "$(id -u)" "$(id -Gn | tr -c 'A-Za-z0-9_.\n-' ,)"
+}
+
+check_boot() {
+    case $1 in *[!0-9a-f]*) die 64 bad-boot ;; esac
+    [ ${#1} -eq 32 ] || die 64 bad-boot
+}
+
+check_cursor() {
+    case $1 in -) ;; *[!A-Za-z0-9=\;]* | -*) die 64 bad-cursor ;; s=*\;i=*) ;; *) die 64 bad-cursor ;; esac
+}
+
+kernel_lines() { # SECONDS BOOT CURSOR EXTRA…: kernel lines, "Missed N", journal start and stop, logind's shutdown
+    limit=$1 of=$2 from=$3
+    shift 3
+    [ "$from" = - ] || set -- "$@" "--cursor=$from"
+    limited "$limit" journalctl -q --no-pager -o json --all "$@" \
+        --output-fields=MESSAGE,MESSAGE_ID,PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_TRANSPORT,_SOURCE_MONOTONIC_TIMESTAMP \
+        "_BOOT_ID=$of" _TRANSPORT=kernel + "_BOOT_ID=$of" _TRANSPORT=driver \
+        MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606 MESSAGE_ID=d93fb3c9c24d451a97cea615ce59c00b \
+        MESSAGE_ID=f77379a8490b408bbe5f6940505a777b \
+        + "_BOOT_ID=$of" _UID=0 MESSAGE_ID=98268866d1d54a499c4e98921d93bc40 </dev/null
+}
+
+hello() {
+    header hello
+    command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
+    printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
+    limited 30 journalctl -q --no-pager --utc --list-boots </dev/null | tail -n 400 | while read -r _ id _; do
+        case $id in *[!0-9a-f]*) ;; *) [ ${#id} -eq 32 ] && printf 'boot=%s\n' "$id" ;; esac
+    done
+    die 0 ok
+}
+
+journal() { # BOOT CURSOR MAX
+    case $3 in '' | *[!0-9]* | 0* | ??????*) die 64 bad-max ;; esac
+    [ "$3" -le 20000 ] || die 64 bad-max
+    header journal
+    command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
+    exec 4>&1
+    rc=$({ { kernel_lines 60 "$1" "$2" 3>&-; echo $? >&3; } | head -n "$3" >&4; } 3>&1)
+    case $rc in 0 | 141) die 0 ok ;; *) die 70 "journalctl-$rc" ;; esac # 141: head had enough
+}
+
+follow() { # BOOT CURSOR. When the connection goes, standard input ends, and so must journalctl.
+    header follow
+    command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
+    exec 3<&0
+    replace="exec" # so that $! is the process to end, not a shell around it
+    kernel_lines 21600 "$1" "$2" -f --no-tail 3<&- &
+    reading=$!
+    { cat >/dev/null; kill "$reading"; } <&3 2>/dev/null &
+    waiting=$!
+    wait "$reading"
+    rc=$?
+    kill "$waiting" 2>/dev/null
+    die 0 "ended-$rc"
+}
+
+kmsg() {
+    header kmsg
+    [ -r /dev/kmsg ] || die 77 kmsg-unreadable
+    exec 4>&1
+    why=$(limited 20 dd if=/dev/kmsg iflag=nonblock bs=8192 2>&1 >&4)
+    case $why in # busybox's dd knows no iflag=nonblock: read until nothing has come for long enough
+        *nonblock* | *"invalid"*) why=$(limited 3 dd if=/dev/kmsg bs=8192 2>&1 >&4; [ $? -ge 124 ] && echo unavailable) ;;
+    esac
+    case $why in
+        *[Uu]navailable*) die 0 ok ;; # EAGAIN: everything has been read
+        *"not permitted"* | *"denied"*) die 77 kmsg-denied ;;
+        *"Broken pipe"*) die 75 kmsg-overrun ;;
+        *) die 70 kmsg-failed ;;
+    esac
+}
+
+pstore() {
+    header pstore
+    for place in /sys/fs/pstore /var/lib/systemd/pstore; do
+        [ -d "$place" ] || continue
+        if [ -r "$place" ] && [ -x "$place" ]; then printf 'place=%s\n' "$place"; else printf 'closed=%s\n' "$place"; fi
+    done
+    set +f
+    for file in /sys/fs/pstore/* /var/lib/systemd/pstore/* /var/lib/systemd/pstore/*/*; do
+        if [ ! -f "$file" ] || [ ! -r "$file" ]; then continue; fi
+        printf 'file=%s changed=%s\n' "$(printf %s "${file##*/}" | tr -c 'A-Za-z0-9_.-' _)" "$(date -r "$file" +%s)"
+        tail -c 2048 "$file" | tr -cd '[:print:]\n' | sed 's/^/| /'
+    done | head -n 400
+    die 0 ok
+}
+
+gpus() { # A hung driver leaves nvidia-smi in state D, which no signal ends: never add a second one to it.
+    for place in /proc/[0-9]*; do
+        read -r name 2>/dev/null <"$place/comm" || continue
+        [ "$name" = nvidia-smi ] || continue
+        sleep 1
+        while read -r key value _; do [ "$key" = State: ] && [ "$value" = D ] && echo gpu_rc=stuck && return; done \
+            2>/dev/null <"$place/status"
+    done
+    limited 8 nvidia-smi --format=csv,noheader,nounits \
+        --query-gpu=index,name,utilization.gpu,power.draw,temperature.gpu,memory.used,memory.total </dev/null 2>/dev/null |
+        sed 's/^/gpu=/'
+    echo gpu_rc=done
+}
+
+vitals() {
+    header vitals
+    while read -r key value _; do
+        case $key in MemTotal: | MemAvailable:) printf '%s_kib=%s\n' "${key%:}" "$value" ;; esac
+    done </proc/meminfo
+    [ -r /proc/pressure/memory ] && while read -r kind ten sixty _; do
+        printf 'memory_%s_%s\nmemory_%s_%s\n' "$kind" "$ten" "$kind" "$sixty"
+    done </proc/pressure/memory 2>/dev/null
+    if command -v nvidia-smi >/dev/null 2>&1; then
+        set +f
+        gpus &
+        tries=0
+        while kill -0 $! 2>/dev/null; do
+            tries=$((tries + 1))
+            [ $tries -le 60 ] || { echo gpu_rc=hung; break; }
+            sleep 0.2 2>/dev/null || sleep 1
+        done
+    else
+        echo gpu_rc=none
+    fi
+    die 0 ok
+}
+
+main() {
+    request=${1-${SSH_ORIGINAL_COMMAND-}}
+    [ ${#request} -le 400 ] || die 64 too-long
+    case $request in '') die 64 no-request ;; *[!A-Za-z0-9=\;\ -]*) die 64 bad-character ;; esac
+    set -f
+    IFS=' '
+    # shellcheck disable=SC2086 # split at blanks on purpose, with file name expansion off
+    set -- $request
+    unset IFS
+    [ "$1" = read1 ] || die 64 unknown-protocol
+    case ${2-}/$# in
+        hello/2 | kmsg/2 | pstore/2 | vitals/2) "$2" ;;
+        journal/5) check_boot "$3"; check_cursor "$4"; journal "$3" "$4" "$5" ;;
+        follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" ;;
+        *) die 64 bad-request ;;
+    esac
+}
+
+main "$@" # the last line: a script that arrived cut short does nothing

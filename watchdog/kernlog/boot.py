@@ -1,0 +1,135 @@
+"""What is remembered of one boot's kernel log: how far it is proven read, and which lines were already taken.
+
+Two readers share it. The scan proves: its pages start at the saved cursor and must show it again. The live stream is
+quicker but proves nothing, so its lines wait in `live` until a scan has passed over them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watchdog.kernlog.journal import Record, RecordKind
+from watchdog.model import Json
+
+SEEN_LIMIT = 512
+"""Identities kept exactly. Kernel lines reach the journal in order up to a few lines, so older ones need no list."""
+LIVE_LIMIT = 4096
+"""Unproven lines of the live stream before it must stop and let a scan pass over them."""
+GAPS_LIMIT = 16
+TAIL_LINES = 5
+TAIL_CHARACTERS = 400
+
+
+def identity(stamp_us: int, message: str) -> str:
+    """The identity of a line within one boot of one host: the kernel's own stamp and the text.
+
+    A cursor is none: after journald lost its place it imports the whole ring again under new cursors (measured).
+    """
+    text = message.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(b"%d\0%s" % (stamp_us, hashlib.sha256(text).digest())).hexdigest()[:12]
+
+
+@dataclass(slots=True)
+class BootReading:
+    """How far one boot is read. `first_us`, `high_us`, `floor_us`: kernel stamps in microseconds, -1 for none yet.
+
+    `seen` maps the newest proven identities to their stamps; everything proven up to `floor_us` has left that list.
+    `gaps` are stretches of stamps nobody has read. `ended` is the last word on its end: "", "shutdown" or "stopped".
+    """
+
+    cursor: str | None = None
+    sequence: int | None = None
+    first_us: int = -1
+    high_us: int = -1
+    floor_us: int = -1
+    kernel_lines: int = 0
+    ended: str = ""
+    finished: bool = False
+    skew_s: float = 0.0
+    seen: dict[str, int] = field(default_factory=dict)
+    live: dict[str, int] = field(default_factory=dict)
+    gaps: list[list[int]] = field(default_factory=list)
+    tail: list[list[Json]] = field(default_factory=list)
+    firmware: list[str] = field(default_factory=list)
+
+    def take(self, stamp_us: int, message: str, *, live: bool, stamped: bool = True) -> bool:
+        """Whether this line is new, and remember it. `stamped`: `stamp_us` is the kernel's own."""
+        mark = identity(stamp_us, message)
+        if mark in self.seen:
+            return False
+        if mark in self.live:
+            if not live:
+                self._prove(mark, self.live.pop(mark), stamped=stamped)
+            return False
+        if stamped and self._covers(stamp_us):
+            return False
+        if live:
+            self.live[mark] = stamp_us
+        else:
+            self._prove(mark, stamp_us, stamped=stamped)
+        return True
+
+    def take_record(self, record: Record, *, live: bool) -> bool:
+        """`take` for a journal record."""
+        text = record.message or ""
+        if record.kind is RecordKind.MISSED:
+            return self.take(record.received_us, f"missed {text}", live=live, stamped=False)
+        return self.take(record.stamp_us, text, live=live, stamped=record.source_us is not None)
+
+    def _prove(self, mark: str, stamp_us: int, *, stamped: bool) -> None:
+        self.seen[mark] = stamp_us if stamped else -1
+        if stamped:
+            self.first_us = stamp_us if self.first_us < 0 else min(self.first_us, stamp_us)
+            self.high_us = max(self.high_us, stamp_us)
+        while len(self.seen) > SEEN_LIMIT:
+            oldest = next(iter(self.seen))
+            self.floor_us = max(self.floor_us, self.seen.pop(oldest))
+
+    def _covers(self, stamp_us: int) -> bool:
+        """Whether a line with this stamp must have been read, though its identity is no longer listed."""
+        if not self.first_us <= stamp_us <= self.floor_us:
+            return False
+        return not any(start <= stamp_us <= end for start, end in self.gaps)
+
+    def note_gap(self, until_us: int) -> None:
+        """Remember that nobody read what lies between the last proven line and `until_us`."""
+        if self.high_us >= 0 and until_us > self.high_us:
+            self.gaps.append([self.high_us + 1, until_us])
+        if len(self.gaps) > GAPS_LIMIT:
+            (start, _), (_, end) = self.gaps[:2]
+            self.gaps[:2] = [[start, end]]
+
+    def note_tail(self, at: float, message: str) -> None:
+        """Keep the last kernel lines, for the day this boot turns out to have ended badly."""
+        self.tail = [*self.tail[1 - TAIL_LINES :], [at, message[:TAIL_CHARACTERS]]]
+        if message.startswith("BERT:") and len(self.firmware) < TAIL_LINES:
+            self.firmware.append(message[:TAIL_CHARACTERS])
+
+    def settle_live(self) -> None:
+        """A scan has passed over everything: live lines up to there are proven, or the journal has lost them."""
+        for mark, stamp_us in list(self.live.items()):
+            if stamp_us <= self.high_us:
+                del self.live[mark]
+                self.seen[mark] = -1
+
+    def to_json(self) -> Json:
+        """This reading as JSON; fields at their defaults are left out."""
+        blank = BootReading()
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: _copied(value) for name, value in fields.items() if value != getattr(blank, name)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Json]) -> BootReading:
+        """The reading that `to_json` wrote. Raises TypeError on fields it does not know."""
+        return cls(**{name: _copied(value) for name, value in stored.items()})
+
+
+def _copied(value: Json) -> Json:
+    """A copy that shares nothing with the stored memory, which must stay what was committed."""
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, list):
+        return [list(item) if isinstance(item, list) else item for item in value]
+    return value

@@ -1,0 +1,139 @@
+"""One journal record as the reader prints it: `journalctl -o json --all`, one object a line.
+
+Every value is text. MESSAGE may also be a list of numbers (bytes that are not plain UTF-8), null (too long without
+`--all`) or a list (the field repeats); measured on systemd 252 and 257. Fields: systemd.journal-fields(7).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from watchdog.model import Json
+
+_MISSED = "e9bf28e6e834481bb6f48f548ad13606"
+_MARKS = {
+    "d93fb3c9c24d451a97cea615ce59c00b": "stopped",
+    "f77379a8490b408bbe5f6940505a777b": "started",
+    "98268866d1d54a499c4e98921d93bc40": "shutdown",
+}
+_LOST = re.compile(r"Missed (\d+) kernel messages")
+
+
+class RecordKind(StrEnum):
+    """What a record is to us.
+
+    `USERSPACE`: written to /dev/kmsg by root, not by the kernel. `MISSED`: journald says it lost kernel lines.
+    `MARK`: the journal started or stopped, or logind announced a shutdown. `FOREIGN`: not ours, whatever it calls
+    itself: anyone may log under the name "kernel".
+    """
+
+    KERNEL = "kernel"
+    USERSPACE = "userspace"
+    MISSED = "missed"
+    MARK = "mark"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One journal record. Times are microseconds: `source_us` the kernel's own stamp, `received_us` and `wall_us` when
+    journald took it. `lost` counts the lines a MISSED record stands for. `message` is None when it cannot be read.
+    """
+
+    kind: RecordKind
+    cursor: str
+    boot: str
+    message: str | None
+    source_us: int | None
+    received_us: int
+    wall_us: int
+    lost: int = 0
+
+    @property
+    def stamp_us(self) -> int:
+        """The kernel's own stamp where there is one, else journald's: microseconds since boot."""
+        return self.received_us if self.source_us is None else self.source_us
+
+    @property
+    def wall_at(self) -> float:
+        """When the line was printed, Unix seconds by the host's clock.
+
+        Journald's wall time is when it *received* the line, late by as long as journald was away (70 s seen around a
+        soft lockup), so it only serves to place the boot in time.
+        """
+        return (self.wall_us - self.received_us + self.stamp_us) / 1e6
+
+
+def parse(line: bytes) -> Record | None:
+    """The record in one line of the reader's answer; None when it is no journal record. Total on arbitrary bytes."""
+    try:
+        fields = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    cursor, boot = fields.get("__CURSOR"), fields.get("_BOOT_ID")
+    wall, received = _number(fields.get("__REALTIME_TIMESTAMP")), _number(fields.get("__MONOTONIC_TIMESTAMP"))
+    if not isinstance(cursor, str) or not isinstance(boot, str) or wall is None or received is None:
+        return None
+    message = _text(fields.get("MESSAGE", ""))
+    kind = _kind(fields)
+    if kind is RecordKind.MARK:
+        message = _MARKS[fields["MESSAGE_ID"]]
+    found = _LOST.search(message or "") if kind is RecordKind.MISSED else None
+    return Record(
+        kind=kind,
+        cursor=cursor,
+        boot=boot,
+        message=message,
+        source_us=_number(fields.get("_SOURCE_MONOTONIC_TIMESTAMP")),
+        received_us=received,
+        wall_us=wall,
+        lost=int(found.group(1)) if found else 0,
+    )
+
+
+def _kind(fields: dict[str, Json]) -> RecordKind:
+    transport, message_id = fields.get("_TRANSPORT"), fields.get("MESSAGE_ID")
+    if transport == "kernel":
+        genuine = fields.get("SYSLOG_FACILITY", "0") == "0" and fields.get("SYSLOG_IDENTIFIER") == "kernel"
+        return RecordKind.KERNEL if genuine else RecordKind.USERSPACE
+    if transport == "driver" and message_id == _MISSED:
+        return RecordKind.MISSED
+    # logind's announcement has the transport "journal"; that it comes from root is part of the reader's request.
+    if isinstance(message_id, str) and message_id in _MARKS and transport in {"driver", "journal"}:
+        return RecordKind.MARK
+    return RecordKind.FOREIGN
+
+
+def _number(value: Json) -> int | None:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
+
+
+def _text(value: Json) -> str | None:
+    """MESSAGE in any of its forms as text; None when it is null or of no known form."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    if all(isinstance(item, int) and 0 <= item <= 255 for item in value):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    parts = [_text(item) for item in value]
+    return "\n".join(part for part in parts if part is not None) if any(part is not None for part in parts) else None
+
+
+def records_between(earlier: str, later: str) -> int | None:
+    """How many records of any kind lie between two cursors; None when their numbering is not the same (`s=`)."""
+    first, second = _parts(earlier), _parts(later)
+    try:
+        behind = int(second["i"], 16) - int(first["i"], 16) - 1
+    except (KeyError, ValueError):
+        return None
+    return behind if first.get("s") == second.get("s") and behind >= 0 else None
+
+
+def _parts(cursor: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in cursor.split(";") if "=" in part)

@@ -1,0 +1,117 @@
+"""The frame of a reader's answer: noise, one header, data lines, one trailer. Without the trailer it was cut short.
+
+Login scripts may print before the header, and a connection may die with exit status 0 behind it, so nothing counts as
+read unless both ends of the frame were seen (`watchdog/host/reader.sh`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TAG = b"INFERENCE-WATCHDOG-READER"
+LONGEST_LINE_BYTES = 1 << 20
+"""A kernel record is at most a few KiB; JSON of bytes makes that four times longer. More than this is no record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """How the reader says it ended: `rc` 0 and `why` "ok", or a refusal (64), or a failure on the host."""
+
+    rc: int
+    why: str
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Takes the bytes of one answer as they arrive and gives the complete data lines between header and trailer.
+
+    `header` and `trailer` are None until seen. `noise` keeps the first bytes of what came before the header, for the
+    person who has to find out. Total on arbitrary bytes.
+    """
+
+    header: dict[str, str] | None = None
+    trailer: Trailer | None = None
+    noise: bytes = b""
+    overlong: int = 0
+    _rest: bytes = field(default=b"", repr=False)
+    _skipping: bool = field(default=False, repr=False)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the data lines they complete, without their newline."""
+        *complete, rest = (self._rest + chunk).split(b"\n")
+        if complete and self._skipping:
+            complete, self._skipping = complete[1:], False
+        if self._skipping:
+            rest = b""
+        elif len(rest) > LONGEST_LINE_BYTES:
+            self.overlong += 1
+            self._skipping, rest = True, b""
+        self._rest = rest
+        return [line for line in complete if self._is_data(line)]
+
+    def _is_data(self, line: bytes) -> bool:
+        """Move through the frame; true for a data line."""
+        if self.trailer is not None:
+            return False
+        if line.startswith(TAG):
+            self._mark(line)
+            return False
+        if self.header is None:
+            if len(self.noise) < 400:
+                self.noise = (self.noise + line + b"\n")[:400].lstrip(b"\n")
+            return False
+        return True
+
+    def _mark(self, line: bytes) -> None:
+        words = line.decode("ascii", "replace").split()
+        pairs = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        if len(words) > 1 and words[1] == "END":
+            rc = pairs.get("rc", "")
+            self.trailer = Trailer(int(rc) if rc.isascii() and rc.isdigit() else 70, pairs.get("why", ""))
+        elif self.header is None and words[1:2] == ["1"]:
+            self.header = pairs
+
+    @property
+    def complete(self) -> bool:
+        """True once header and a trailer with `rc=0` were seen."""
+        return self.header is not None and self.trailer is not None and self.trailer.rc == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who the reader is on the host, and which boots its journal shows (oldest first, as journalctl lists them).
+
+    `now` is the host's wall clock in Unix seconds. `journalctl` is its version line, empty if there is none.
+    """
+
+    boot: str
+    now: float
+    uptime_s: float
+    uid: int
+    groups: frozenset[str]
+    journalctl: str = ""
+    boots: tuple[str, ...] = ()
+
+    @property
+    def may_read_journal(self) -> bool:
+        """Whether this user belongs to those who see the system journal (root, or one of journald's groups)."""
+        return self.uid == 0 or not self.groups.isdisjoint({"systemd-journal", "adm", "wheel"})
+
+
+def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
+    """The greeting in a header and its data lines; None when the header lacks what every reader sends."""
+    texts = [line.decode("ascii", "replace") for line in lines]
+    boots = tuple(text[5:] for text in texts if text.startswith("boot="))
+    version = next((text[11:] for text in texts if text.startswith("journalctl=")), "")
+    try:
+        return Hello(
+            boot=header["boot"],
+            now=float(header["now"]),
+            uptime_s=float(header["uptime"]),
+            uid=int(header["uid"]),
+            groups=frozenset(header.get("groups", "").split(",")),
+            journalctl=version,
+            boots=boots,
+        )
+    except (KeyError, ValueError):
+        return None
