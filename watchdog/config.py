@@ -136,7 +136,11 @@ class AlertingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything the daemon needs to know. Holds no runtime state."""
+    """Everything the daemon needs to know. Holds no runtime state.
+
+    `file` and `secret_parts` are set by `loading`: where it was read from, and what was filled into longer secrets
+    (the password inside a receiver's URL), so that a log line that holds only that part is cleaned too.
+    """
 
     servers: tuple[ServerSettings, ...] = ()
     hosts: tuple[HostSettings, ...] = ()
@@ -145,6 +149,7 @@ class Config:
     alerting: AlertingSettings = AlertingSettings()
     state_dir: str | None = None
     file: str = ""
+    secret_parts: tuple[Secret, ...] = ()
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -156,4 +161,4 @@ class Config:
             found += [host.identity, host.passphrase]
         for receiver in self.receivers:
             found += [receiver.url, *receiver.alertmanager]
-        return tuple(secret for secret in found if secret is not None)
+        return (*(secret for secret in found if secret is not None), *self.secret_parts)

@@ -110,7 +110,7 @@ def plan_text(config: Config) -> str:
         f"{written_duration(alerting.reminder_every_s)}, until it resolves or is acknowledged."
     )
     lines += [
-        f"What {receiver.name} fails to deliver {_counted(receiver.fallback_after, 'time')} goes to {receiver.fallback}."
+        f"{receiver.fallback} gets what {receiver.name} did not take after {_counted(receiver.fallback_after, 'try', 'tries')}."
         for receiver in config.receivers
         if receiver.fallback
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import platformdirs
 
-from watchdog.config import Config
+from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.building import Builder
 from watchdog.loading.document import MAX_BYTES, DocumentError, Entries, Mark, Node, read_document
@@ -93,11 +93,14 @@ def read(
     problems = Problems(file)
     root = _document(data, problems)
     if root is not None:
-        record = _record(root, problems, References(environ, Path(file).absolute().parent, problems), url_problem)
+        references = References(environ, Path(file).absolute().parent, problems)
+        record = _record(root, problems, references, url_problem)
         if record is not None:
             check_file_mode(record, mode, problems)
             if not problems.errors:
-                return Loaded(dataclasses.replace(record.build(), file=file), problems.sorted_warnings())
+                parts = tuple(Secret(text) for text in sorted(references.filled_in))
+                config = dataclasses.replace(record.build(), file=file, secret_parts=parts)
+                return Loaded(config, problems.sorted_warnings())
     raise ConfigError(problems.sorted_errors())
 
 

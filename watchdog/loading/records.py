@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from watchdog.config import Config
 from watchdog.loading.problems import Place
 
-SET_BY_LOADING = {(Config, "file")}
+SET_BY_LOADING = {(Config, "file"), (Config, "secret_parts")}
 """Fields that are no keys."""
 
 

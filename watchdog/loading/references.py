@@ -7,7 +7,7 @@ import re
 import shlex
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from watchdog.loading.problems import Place, Problems, shown
@@ -47,6 +47,8 @@ class References:
     environ: Mapping[str, str]
     folder: Path
     problems: Problems
+    filled_in: set[str] = field(default_factory=set)
+    """The values that were filled into secrets so far."""
 
     def expand(self, text: str, place: Place, *, secret: bool, lines: bool = False) -> Expanded | None:
         """Fill in the references of `text`; None after noting every problem.
@@ -63,7 +65,9 @@ class References:
                 parts.append("${")
                 continue
             try:
-                parts.append(self._value(found["body"], found["end"], secret=secret, lines=lines))
+                value = self._value(found["body"], found["end"], secret=secret, lines=lines)
+                parts.append(value)
+                self.filled_in.update({value} if secret else ())
             except SourceError as fault:
                 faults += 1
                 self.problems.error(place, fault.problem, fault.hint)
