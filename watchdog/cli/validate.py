@@ -109,11 +109,10 @@ def plan_text(config: Config) -> str:
         f"An open incident is repeated after {written_duration(alerting.reminder_first_s)}, then every "
         f"{written_duration(alerting.reminder_every_s)}, until it resolves or is acknowledged."
     )
-    lines += [
-        f"{receiver.fallback} gets what {receiver.name} did not take after {_counted(receiver.fallback_after, 'try', 'tries')}."
-        for receiver in config.receivers
-        if receiver.fallback
-    ]
+    for receiver in config.receivers:
+        if receiver.fallback:
+            tries = _counted(receiver.fallback_after, "try", "tries")
+            lines.append(f"{receiver.fallback} gets what {receiver.name} did not take after {tries}.")
     return "\n".join(lines)
 
 

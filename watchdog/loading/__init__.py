@@ -17,7 +17,7 @@ import platformdirs
 from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.building import Builder
-from watchdog.loading.document import MAX_BYTES, DocumentError, Entries, Mark, Node, read_document
+from watchdog.loading.document import MAX_BYTES, DocumentError, Mark, Node, read_document
 from watchdog.loading.files import absolute
 from watchdog.loading.hosts import check_hosts
 from watchdog.loading.kernel_rules import check_kernel_rules
@@ -28,7 +28,7 @@ from watchdog.loading.reach import check_reach
 from watchdog.loading.receivers import UrlProblem, check_file_mode, check_receivers
 from watchdog.loading.records import Record
 from watchdog.loading.references import References, SourceError, read_regular
-from watchdog.loading.scalars import written_duration
+from watchdog.loading.scalars import is_nothing, written_duration
 from watchdog.loading.schedules import check_alerting
 from watchdog.loading.servers import check_servers
 
@@ -110,7 +110,7 @@ def _document(data: bytes, problems: Problems) -> Node | None:
     except DocumentError as error:
         problems.error(Place(Mark(error.line, error.column)), error.problem, error.hint)
         return None
-    if root is None or (not isinstance(root, Entries) and root.weight == 1 and not getattr(root, "text", "")):
+    if root is None or is_nothing(root):
         problems.error(Place(Mark(0, 0)), "is empty", "start from config/minimal.yaml")
         return None
     return root

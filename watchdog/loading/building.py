@@ -126,7 +126,10 @@ class Builder:
             return self._fault(place, f"expected a single value, found {scalars.kind_of(node)}")
         if hint is Secret:
             return self._secret(record, name, node, place)
-        return self._scalar(hint, node, place)
+        value = self._scalar(hint, node, place)
+        if isinstance(value, str) and value != node.text:
+            record.filled.add(name)
+        return value
 
     def _list(self, record: Record, name: str, hint: Any, node: Node, place: Place) -> Any:
         if isinstance(node, Scalar) and hint is Secret:

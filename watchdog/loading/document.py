@@ -108,9 +108,10 @@ def read_document(data: bytes) -> Node | None:
     if len(data) > MAX_BYTES:
         raise DocumentError(0, 0, f"is larger than {MAX_BYTES // 1024} KiB, so it is no configuration of this program")
     try:
-        return _Composer().compose(_events(_decode(data)))
+        text = _decode(data)
+        return _Composer().compose(_events(text))
     except yaml.MarkedYAMLError as error:
-        fault = _syntax_error(error)
+        fault = _syntax_error(error, text)
     except yaml.YAMLError:
         fault = DocumentError(0, 0, "is not valid YAML")
     raise fault
@@ -141,11 +142,14 @@ def _events(text: str) -> Iterator[yaml.Event]:
     return iter(yaml.parse(text, Loader=PARSER))
 
 
-def _syntax_error(error: yaml.MarkedYAMLError) -> DocumentError:
+def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> DocumentError:
     words = error.problem or ""
     in_quotes = "quoted scalar" in (error.context or "")
     mark = (error.context_mark if in_quotes else error.problem_mark) or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+    lines = text.split("\n", line)
+    if 0 < line <= len(lines) and re.match(" *\t", lines[line - 1]):
+        words = "tab character"
     for known, problem, hint in FAULTS:
         if known in words:
             return DocumentError(line, column, f"is not valid YAML: {problem}", hint)

@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from watchdog.loading.files import check_file
-from watchdog.loading.problems import Problems, shown
+from watchdog.loading.problems import Problems
 from watchdog.loading.records import Record
 from watchdog.loading.references import References
 from watchdog.loading.schedules import check_schedule
@@ -26,7 +26,9 @@ def check_hosts(root: Record, problems: Problems, references: References) -> Non
         _check_address(host, problems)
         user = host.get("user")
         if user is not None and USER.fullmatch(user) is None:
-            problems.error(host.at("user"), f"{shown(user)} is no user name", "it takes no spaces, : or /")
+            problems.error(
+                host.at("user"), f"{host.quoted('user', user)} is no user name", "it takes no spaces, : or /"
+            )
         _check_jump(host, [name for name in names if name], problems)
         _check_login(host, problems, references)
         _check_known_hosts(host, problems, references)
@@ -47,8 +49,9 @@ def _check_address(host: Record, problems: Problems) -> None:
     if address is None or is_host(address):
         return
     place, hint = host.at("address"), "write an IP address or a host name, like 192.0.2.10"
+    quoted = host.quoted("address", address)
     if address.startswith("-"):
-        problems.error(place, f"{shown(address)} starts with a dash, so a command could take it for an option", hint)
+        problems.error(place, f"{quoted} starts with a dash, so a command could take it for an option", hint)
         return
     with_port = ADDRESS_WITH_PORT.fullmatch(address)
     if with_port and is_host(with_port[1].strip("[]")):
@@ -57,7 +60,7 @@ def _check_address(host: Record, problems: Problems) -> None:
         hint = "put the user in `user`"
     elif address.startswith("[") and is_host(address.strip("[]")):
         hint = f"did you mean {address.strip('[]')}?"
-    problems.error(place, f"{shown(address)} is no address", hint)
+    problems.error(place, f"{quoted} is no address", host.hint("address", hint))
 
 
 def _check_jump(host: Record, names: list[str], problems: Problems) -> None:
@@ -73,7 +76,8 @@ def _check_jump(host: Record, names: list[str], problems: Problems) -> None:
     good_user = not at or USER.fullmatch(user) is not None
     if jump not in names and not (good_user and is_host(target)):
         hint = problems.suggest(jump, names) or "write host, user@host or user@host:port"
-        problems.error(host.at("jump"), f"{shown(jump)} is no host to jump over", hint)
+        quoted = host.quoted("jump", jump)
+        problems.error(host.at("jump"), f"{quoted} is no host to jump over", host.hint("jump", hint))
 
 
 def _check_login(host: Record, problems: Problems, references: References) -> None:

@@ -13,7 +13,7 @@ from watchdog.loading.references import References
 def check_kernel_rules(root: Record, problems: Problems, references: References) -> None:
     """Read the user's rule files and look up every id under `disable` and `severity`."""
     settings = root.section("rules")
-    if not settings.values:
+    if not any(settings.get(name) for name in ("files", "disable", "severity")):
         return
     # Only who changes the rules pays for reading them here.
     from watchdog import rulebook  # noqa: PLC0415 - see above

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from watchdog.loading.problems import Problems, shown
+from watchdog.loading.problems import Problems
 from watchdog.loading.records import Record
 
 NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
@@ -25,7 +25,8 @@ def check_names(root: Record, problems: Problems) -> None:
                 _refuse(record, name, problems)
             elif name in first:
                 line = first[name].at("name").mark.line
-                problems.error(record.at("name"), f"{shown(name)} is used twice in {section}", f"first on line {line}")
+                quoted = record.quoted("name", name)
+                problems.error(record.at("name"), f"{quoted} is used twice in {section}", f"first on line {line}")
             else:
                 first[name] = record
 
@@ -34,9 +35,9 @@ def _refuse(record: Record, name: str, problems: Problems) -> None:
     better = re.sub(r"[^\w.@:+-]+", "-", unicodedata.normalize("NFC", name)).strip("-._@:+")[:64]
     problems.error(
         record.at("name"),
-        f"{shown(name)} is no usable name: letters, digits and . _ - @ : + only, starting with a letter or digit, "
-        "at most 64 characters",
-        f"did you mean {better}?" if NAME.fullmatch(better) else "",
+        f"{record.quoted('name', name)} is no usable name: letters, digits and . _ - @ : + only, at most 64 of them, "
+        "a letter or digit first",
+        record.hint("name", f"did you mean {better}?" if NAME.fullmatch(better) else ""),
     )
 
 
@@ -70,7 +71,8 @@ def _mentions(record: Record, field: str, what: str, known: list[str] | None, pr
         if not isinstance(name, str):
             continue
         if name in seen:
-            problems.error(record.at(f"{field}[{number}]"), f"{shown(name)} is named twice", "remove one")
+            where = f"{field}[{number}]"
+            problems.error(record.at(where), f"{record.quoted(where, name)} is named twice", "remove one")
         elif name not in known:
             _no_such(record, f"{field}[{number}]", what, name, known, problems)
         seen.add(name)
@@ -78,7 +80,8 @@ def _mentions(record: Record, field: str, what: str, known: list[str] | None, pr
 
 def _no_such(record: Record, where: str, what: str, name: str, known: Iterable[str], problems: Problems) -> None:
     hint = problems.suggest(name, known) or f"add it under `{what}s`"
-    problems.error(record.at(where), f"there is no {what} named {shown(name)}", hint)
+    quoted = record.quoted(where, name)
+    problems.error(record.at(where), f"there is no {what} named {quoted}", record.hint(where, hint))
 
 
 def _check_fallback_rings(root: Record, problems: Problems) -> None:

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from watchdog.config import Config
-from watchdog.loading.problems import Place
+from watchdog.loading.problems import Place, shown
 
 SET_BY_LOADING = {(Config, "file"), (Config, "secret_parts")}
 """Fields that are no keys."""
@@ -34,6 +34,8 @@ class Record:
     """Field, `field[number]` of a list or `field.key` of a mapping → where its value stands."""
     literals: dict[str, str] = field(default_factory=dict)
     """The secrets that stand in the file itself, named like `places`, for the check of the file's mode."""
+    filled: set[str] = field(default_factory=set)
+    """The texts that hold values of environment variables, named like `places`: no message quotes them."""
 
     def get(self, name: str) -> Any:
         """The value of field `name`, its default when it was not given, or None when it was faulty or is required."""
@@ -54,6 +56,14 @@ class Record:
     def at(self, name: str) -> Place:
         """Where field `name` stands; the section's own place when it was not given."""
         return self.places.get(name, self.place)
+
+    def quoted(self, name: str, text: str) -> str:
+        """`text`, the value at `name`, for a message; not the value of an environment variable."""
+        return "the value of ${env:…}" if name in self.filled else shown(text)
+
+    def hint(self, name: str, hint: str) -> str:
+        """`hint`, which is made from the value at `name`, unless that came from an environment variable."""
+        return "" if name in self.filled else hint
 
     def section(self, name: str) -> Record:
         """The section in field `name`; an empty one (all defaults) when it was not given or is faulty."""

@@ -177,11 +177,14 @@ def read_regular(path: Path, limit: int, *, private: bool = False) -> tuple[byte
     fault: SourceError | None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
+        try:
             status = os.fstat(descriptor)
             fault = _unfit(status, name, limit) or (too_open(status, path) if private else None)
             if fault is None:
-                return opened.read(limit), status.st_mode
+                with os.fdopen(descriptor, "rb", closefd=False) as opened:
+                    return opened.read(limit), status.st_mode
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         fault = unreadable(name, error)
     raise fault
