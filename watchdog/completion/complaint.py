@@ -1,0 +1,123 @@
+"""Error bodies in all their forms, reduced to one message, one type and one code."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from watchdog.completion.judgement import one_line
+from watchdog.model import Json
+
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
+_READ = 20_000
+_MESSAGE_KEYS = ("message", "msg", "error", "detail", "title", "description", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server says is wrong. `form` tells how it said so: `nested`, `string`, `flat`, `detail`, `html`, `text`,
+    `none`. `code` is an HTTP-like status if the body named one."""
+
+    message: str = ""
+    kind: str = ""
+    code: int | None = None
+    form: str = "none"
+
+    @property
+    def haystack(self) -> str:
+        """Type and message in lower case, for matching."""
+        return f"{self.kind} {self.message}".lower()
+
+    @property
+    def words(self) -> str:
+        """The message for a person: one line."""
+        return one_line(self.message or self.kind)
+
+
+def complaint_in(payload: Json) -> Complaint | None:
+    """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
+
+    Forms: `{"error": {…}}`, `{"error": "…", "error_type": …}`, flat `{"object": "error", "message": …}`,
+    `{"detail": …}` of FastAPI, and the same inside each other as gateways wrap them.
+    """
+    if not isinstance(payload, dict):
+        return None
+    error = payload.get("error")
+    if isinstance(error, (dict, str, list)) and error:
+        return _in_error(error, payload)
+    if isinstance(payload.get("choices"), list):
+        return None
+    if payload.get("detail"):
+        inner = complaint_in(payload["detail"])
+        return inner or Complaint(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")
+    if payload.get("errors"):
+        return Complaint(_text(payload["errors"]), "", _code(payload), "flat")
+    named = _text(payload.get("message")) and any(payload.get(key) for key in ("type", "code", "status"))
+    return _build(payload, "flat") if named or payload.get("object") == "error" or error is True else None
+
+
+def _in_error(error: Json, payload: dict[str, Json]) -> Complaint | None:
+    if isinstance(error, dict):
+        return _build(error, "nested")
+    if isinstance(error, list):
+        return Complaint(_text(error), "", _code(payload), "nested")
+    kind = _text(payload.get("error_type") or payload.get("type"))
+    return Complaint(error, kind, _code(payload), "string") if error.strip() else None
+
+
+def complaint_of(body: bytes) -> Complaint:
+    """The complaint in the body of an error reply; an empty one says nothing."""
+    text = body[: _READ * 4].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    if not text:
+        return Complaint()
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = None
+        if looks_like_html(text):
+            return Complaint(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")
+    if isinstance(payload, str):
+        return Complaint(payload, form="text")
+    found = complaint_in(payload)
+    if found is None and isinstance(payload, dict):
+        found = _build(payload, "flat")
+    return found or Complaint(text[:_READ], form="text")
+
+
+def looks_like_html(text: str) -> bool:
+    """Whether `text` is a web page rather than an answer of an API."""
+    start = text[:600].lstrip("\ufeff \t\r\n").lower()
+    return start.startswith(("<!doctype", "<html", "<head", "<body", "<?xml", "<!--")) or "<html" in start
+
+
+def _build(error: dict[str, Json], form: str) -> Complaint:
+    message = next((text for key in _MESSAGE_KEYS if (text := _text(error.get(key)))), "")
+    words = [_text(error.get(key)) for key in ("type", "error_type", "code", "param")]
+    return Complaint(message, " ".join(word for word in words if word), _code(error), form)
+
+
+def _code(error: dict[str, Json]) -> int | None:
+    for key in ("code", "status", "status_code"):
+        value = error.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+            return value
+    return None
+
+
+def _text(value: Json) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, str):
+        return "" if value in ("None", "null") else value[:_READ]
+    if isinstance(value, dict):
+        inner = complaint_in(value)
+        if inner is not None and inner.message:
+            return inner.message
+        parts = [part for key in _MESSAGE_KEYS if (part := _text(value.get(key)))]
+        return parts[0] if parts else json.dumps(value)[:_READ]
+    if isinstance(value, list):
+        return "; ".join(part for item in value[:5] if (part := _text(item)))
+    return str(value)[:100]

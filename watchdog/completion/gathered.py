@@ -1,0 +1,118 @@
+"""What the payloads of one reply add up to: text, finish, counts. The same for streamed and plain replies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from watchdog.completion.pieces import Pieces, pieces_of
+from watchdog.completion.think import split_thinking
+from watchdog.model import Json
+
+_SAYS_LOADING = re.compile(r"llama-swap|\bload(ing)?\b|swapping|starting", re.IGNORECASE)
+_SWAPPER = re.compile(r"llama-swap|loading model", re.IGNORECASE)
+
+
+class Gathered:
+    """Adds up `choices` and `usage` of one payload after the other."""
+
+    def __init__(self) -> None:
+        """Nothing has arrived yet."""
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._banner: list[str] = []
+        self.calls_tool = False
+        self.choices_seen = 0
+        self.finish_reason: str | None = None
+        self.completion_tokens: int | None = None
+        self.model: str | None = None
+        self.pieces = 0
+        self.first_at_s: float | None = None
+        self.last_at_s: float | None = None
+
+    def add(self, at_s: float, payload: dict[str, Json], *, streamed: bool) -> None:
+        """Take one whole reply, or one chunk of a stream, that arrived `at_s` seconds after the request."""
+        if isinstance(payload.get("model"), str):
+            self.model = payload["model"]
+        usage = payload.get("usage")
+        if isinstance(usage, dict):
+            counted = usage.get("completion_tokens")
+            if isinstance(counted, int) and not isinstance(counted, bool):
+                self.completion_tokens = counted
+        anonymous = streamed and not any(payload.get(key) for key in ("id", "object", "model"))
+        choices = payload.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._choice(at_s, choice, anonymous=anonymous)
+
+    def _choice(self, at_s: float, choice: dict[str, Json], *, anonymous: bool) -> None:
+        self.choices_seen += 1
+        found = pieces_of(choice.get("delta") or choice.get("message"))
+        if isinstance(choice.get("text"), str) and not found.content:
+            found = found._replace(content=choice["text"])
+        finish = choice.get("finish_reason")
+        if isinstance(finish, dict):
+            finish = finish.get("type")
+        if isinstance(finish, str) and finish:
+            self.finish_reason = finish
+        if anonymous:
+            found = self._without_banner(found)
+        if not (found.content or found.reasoning or found.refusal or found.calls_tool):
+            return
+        self._content.append(found.content)
+        self._reasoning.append(found.reasoning)
+        self._refusal.append(found.refusal)
+        self.calls_tool |= found.calls_tool
+        self.pieces += 1
+        self.first_at_s = at_s if self.first_at_s is None else self.first_at_s
+        self.last_at_s = at_s
+
+    def _without_banner(self, found: Pieces) -> Pieces:
+        # llama-swap writes its own "loading model" banner as reasoning, in chunks without id, object and model.
+        if found.reasoning:
+            self._banner.append(found.reasoning)
+        if _SWAPPER.search(found.content):
+            self._banner.append(found.content)
+            return Pieces()
+        return found._replace(reasoning="")
+
+    @property
+    def banner_says_loading(self) -> bool:
+        """Whether a model swapper's banner, which is no token, said that the model is being loaded."""
+        return bool(_SAYS_LOADING.search("".join(self._banner)))
+
+    @property
+    def has_text(self) -> bool:
+        """Whether anything generated and not blank arrived, in whatever field; a think tag alone counts."""
+        return self.calls_tool or any(_visible(parts) for parts in (self._content, self._reasoning, self._refusal))
+
+    def text_and_reasoning(self) -> tuple[str, str]:
+        """`(text, reasoning)` without think tags; "" where blank. A refusal stands in for missing content."""
+        text, inline = split_thinking("".join(self._content))
+        reasoning = "".join(self._reasoning) + inline
+        if not text.strip():
+            text = "".join(self._refusal)
+        return (text if text.strip() else ""), (reasoning if reasoning.strip() else "")
+
+    @property
+    def is_garbage(self) -> bool:
+        """Whether all text is one character over and over, or U+FFFD only: what NaN logits decode to."""
+        if self.calls_tool:
+            return False
+        text, reasoning = self.text_and_reasoning()
+        characters = "".join((text + reasoning).split())
+        distinct = set(characters)
+        return distinct == {"\ufffd"} or (len(distinct) == 1 and len(characters) >= 4)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Decode rate over the streamed pieces after the first; None below two pieces."""
+        if self.pieces < 2 or self.first_at_s is None or self.last_at_s is None:
+            return None
+        elapsed = self.last_at_s - self.first_at_s
+        return (self.pieces - 1) / elapsed if elapsed > 0 else None
+
+
+def _visible(parts: Iterable[str]) -> bool:
+    return any(part and not part.isspace() for part in parts)

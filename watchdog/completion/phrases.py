@@ -1,0 +1,79 @@
+"""Words by which servers say what is wrong. Each pattern names the engines it was seen on.
+
+All are matched against lower-case text. They are written for search in a few kilobytes, with bounded gaps.
+"""
+
+from __future__ import annotations
+
+import re
+
+STILL_LOADING = re.compile(
+    # llama.cpp "Loading model", TGI and SGLang warm-up, llama-swap, Hugging Face "is currently loading"
+    r"\bloading (the )?(model|weights)\b|\b(is|are|still|currently) loading\b|\bbeing loaded\b"
+    r"|warming[ -]?up|not (yet )?ready|(is|still) (starting|initiali[sz]ing)|starting up|model_loading"
+)
+LOAD_FAILED = re.compile(r"(fail(ed|ure)?|error|unable|could not|cannot|can't)( to| while| when|:)? (re)?load")
+ENGINE_DEAD = re.compile(
+    # vLLM EngineCore / EngineDeadError / MQEngineDeadError, SGLang scheduler, TRT-LLM, Ollama runner, LM Studio
+    r"enginecore|engine_?dead|asyncenginedead|llm is unavailable"
+    r"|background loop (has |is )?(already )?(errored|not running)"
+    r"|\bengine\b.{0,40}\b(died|dead|stopped|crashed|exited|not alive|terminated|is not running|shut ?down)"
+    r"|\b(runner|worker|scheduler|detokenizer|executor|generation|generator|inference|model)( \w+){0,2}"
+    r" (has |was |is |have )?(been )?(unexpectedly )?"
+    r"(terminated|died|dead|crashed|not alive|no longer (running|alive)|stopped)\b"
+    r"|actor ?(died|dead)|executor (has |is )?(failed|shut ?down)"
+    r"|\bthread\b.{0,30}\b(died|dead|not alive|crashed|stopped)"
+)
+UPSTREAM_DOWN = re.compile(
+    # LiteLLM, Envoy, HAProxy, SGLang router, llama-swap, Cloudflare, API gateways
+    r"no deployments? available|no (healthy|available|ready|live) (deployments?|upstreams?|backends?|workers?"
+    r"|servers?|endpoints?|instances?|replicas?|hosts?)|no (server|backend|worker|upstream)s? (is|are) available"
+    r"|connection error|apiconnectionerror|cannot connect|can't connect|could not connect|failed to connect"
+    r"|connect error|connection (refused|reset|aborted)|econnrefused|econnreset|all connection attempts failed"
+    r"|upstream connect|unable to (reach|connect|start process)|server disconnected|bad gateway"
+    r"|upstream (command |process |server )?(\w+ )?(exited|is down|unavailable|unreachable|prematurely)"
+    r"|litellm\.serviceunavailableerror|exited prematurely|name or service not known|nodename nor servname"
+    r"|no route to host"
+)
+TIMED_OUT = re.compile(
+    r"litellm\.timeout|apitimeouterror|gateway[ -]?time-?out|upstream (request |response )?time"
+    r"|request timed? ?out|read time-?out|readtimeout|deadline exceeded|timeout error|connection timed out"
+    r"|timed out (after|waiting for (a )?response)"
+)
+AT_CAPACITY = re.compile(
+    # TGI, Ollama "maximum pending requests exceeded", SGLang "queue is full", uvicorn and gateways
+    r"overload|server (is )?(too )?busy|\bbusy\b|too many|at (full |max\w* )?capacity|capacity (exceeded|reached)"
+    r"|queue (is |was )?(full|limit)|(exceed\w*|max\w*|full).{0,30}queue|pending requests|rate.?limit|throttl"
+    r"|no (available|free|idle) slots?|no slots? (available|free)|slots? (are|is) (busy|full)"
+    r"|concurren\w+ (limit|request)"
+)
+NO_KEY = re.compile(
+    r"(invalid|incorrect|missing|wrong|no|expired|malformed)[ _](api|auth\w*|access|bearer|x-api)[ _-]?"
+    r"(key|token|header)?\b|api[ _-]?key (is |was )?(required|missing|invalid|not)|\bunauthori[sz]ed\b"
+    r"|not authenticated|authentication|no connected db|invalid token|permission_?denied"
+)
+NO_SUCH_MODEL = re.compile(
+    # vLLM, Ollama, LMDeploy, Triton, LiteLLM, transformers serve, tabbyAPI, LM Studio, llama-swap, OpenAI
+    r"model_?not_?found|unknown_model|invalid_model"
+    r"|\b(unknown|invalid|no such|unrecogni[sz]ed|nonexistent) model\b(?! type)"
+    r"|\bmodels?\b(?! type)[^.]{0,60}?\b(does not|doesn't|do not|did not|not) exist"
+    r"|\bmodels?\b(?! type).{0,120}?\b(not found|not_found|could not be found|is unknown|not available|unavailable)"
+    r"|\bmodels?\b(?! type).{0,120}?\b(is|are|was|currently) (not |un)(served|loaded|registered|recogni[sz]ed|valid"
+    r"|deployed|present|in the|supported by this server)"
+    r"|no models? (is |are )?(currently )?(loaded|named|called|found|matching|available)|server is pinned"
+    r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel|no (router|handler|deployments?) for .{0,30}model"
+    r"|model (is |was |has been )?unloaded|not a valid model (id|name)|deployments? for model|try pulling"
+)
+NONE_LOADED = re.compile(
+    r"no models? (is |are )?(currently )?loaded|model_?not_?found|\bmodel\b.{0,80}? does not exist"
+)
+HUB_FAILURE = re.compile(
+    # mlx-lm answers 404 with a string for any failure to load or to generate
+    r"repository not found|huggingface\.co|hf\.co/|errno|traceback|no such file|client error"
+)
+NO_SUCH_PATH = re.compile(
+    r"\bendpoint|\broutes?\b|invalid url|unknown (url|path)|cannot (post|get)|page not found|^\W*not found\W*$"
+    r"|file not found|method not allowed|unsupported method|no such (path|url)|no static resource|invalid path"
+    r"|404 not found|path not found|requested url"
+)
+OTHER_LIMIT = re.compile(r"max_completion_tokens")

@@ -1,0 +1,139 @@
+"""One HTTP reply to a chat completion, fed as it arrives and judged when it ends. Streamed and plain replies alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from watchdog.completion.complaint import Complaint, complaint_in
+from watchdog.completion.ending import End, StreamFacts, complained, endless, plain_ended, refused, stream_ended
+from watchdog.completion.gathered import Gathered
+from watchdog.completion.judgement import Judgement, one_line
+from watchdog.completion.sse import Broken, Done, EventReader, looks_like_events
+from watchdog.model import Json
+
+BODY_LIMIT_BYTES = 1 << 20
+"""More than this is no reply to a request for a handful of tokens; nothing beyond it is read."""
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_SNIFF_BYTES = 8
+
+
+class Reply:
+    """Judges one reply. Feed the body as it arrives, in any pieces; the judgement does not depend on the split.
+
+    Never raises for anything a server may send. Holds at most `BODY_LIMIT_BYTES` of body.
+    """
+
+    def __init__(self, status: int, content_type: str = "", *, location: str = "") -> None:
+        """Take what the head of the reply says."""
+        self._status = status
+        self._content_type = content_type.lower()
+        self._location = location
+        self._last_at_s = 0.0
+        self._size = 0
+        self._body: list[bytes] = []
+        self._start = b""
+        self._sniffed = not 200 <= status < 300
+        self._reader: EventReader | None = None
+        self._facts = StreamFacts()
+        self._gathered = Gathered()
+        self._complaint: Complaint | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether nothing that could still come would change the judgement: stop reading."""
+        return self._facts.done or self._complaint is not None or self._size > BODY_LIMIT_BYTES
+
+    @property
+    def settled(self) -> bool:
+        """Whether the finish has been seen, so that only a usage event or `[DONE]` may still come: do not wait long."""
+        return self._gathered.finish_reason is not None
+
+    def feed(self, at_s: float, data: bytes) -> None:
+        """Take the next bytes of the body, arrived `at_s` seconds after the request started."""
+        if self.enough:
+            return
+        data = data[: BODY_LIMIT_BYTES + 1 - self._size]
+        self._size += len(data)
+        self._last_at_s = at_s
+        if not self._sniffed:
+            data = self._sniff(data)
+        if self._reader is None:
+            self._body.append(data)
+            return
+        self._take_all(at_s, self._reader, data)
+
+    def _sniff(self, data: bytes, *, last: bool = False) -> bytes:
+        # The first bytes that say something decide between stream and plain reply: content types lie.
+        self._start += (data if self._start else data.lstrip(_BLANK))[:_SNIFF_BYTES]
+        first = self._start[:1]
+        if (
+            not last
+            and len(self._start) < _SNIFF_BYTES
+            and b"\n" not in self._start
+            and first not in (b"{", b"[", b"<")
+        ):
+            return data
+        self._sniffed = True
+        claimed = "event-stream" in self._content_type and first not in (b"{", b"[", b"<", b"")
+        if claimed or looks_like_events(self._start):
+            self._reader = EventReader()
+            data, self._body = b"".join(self._body) + data, []
+        return data
+
+    def _take_all(self, at_s: float, reader: EventReader, data: bytes) -> None:
+        for name, event in reader.feed(data):
+            self._take(at_s, name, event)
+            if self._facts.done or self._complaint is not None:
+                return
+
+    def _take(self, at_s: float, name: str, event: Json | Broken | Done) -> None:
+        facts = self._facts
+        facts.events += 1
+        if isinstance(event, Done):
+            facts.done = True
+        elif isinstance(event, Broken):
+            facts.broken = facts.broken or one_line(event.text, 120)
+        elif isinstance(event, dict):
+            self._complaint = complaint_in(event) or (complaint_in({"error": event}) if name == "error" else None)
+            self._gathered.add(at_s, event, streamed=True)
+        else:
+            facts.wrong_type = facts.wrong_type or type(event).__name__
+            if name == "error":
+                self._complaint = Complaint(str(event), form="text")
+
+    def close(self, at_s: float, end: End) -> Judgement:
+        """The judgement of everything fed. `at_s` is when it ended, in seconds since the request started."""
+        judged = self._close(end)
+        gathered, streamed = self._gathered, self._reader is not None
+        text, reasoning = gathered.text_and_reasoning()
+        return replace(
+            judged,
+            http_status=self._status,
+            text=text,
+            reasoning=reasoning,
+            finish_reason=gathered.finish_reason,
+            completion_tokens=gathered.completion_tokens,
+            model=gathered.model,
+            ttft_s=gathered.first_at_s if streamed else None,
+            tokens_per_s=gathered.tokens_per_s if streamed else None,
+            duration_s=at_s,
+        )
+
+    def _close(self, end: End) -> Judgement:
+        if not 200 <= self._status < 300:
+            return refused(self._status, b"".join(self._body), self._location)
+        if not self._sniffed and self._size <= BODY_LIMIT_BYTES:
+            rest = self._sniff(b"", last=True)
+            if self._reader is not None:
+                self._take_all(self._last_at_s, self._reader, rest)
+        if self._reader is not None and not self.enough:
+            for name, event in self._reader.end():
+                self._take(self._last_at_s, name, event)
+        if self._complaint is not None:
+            return complained(self._complaint, self._gathered)
+        if self._size > BODY_LIMIT_BYTES and not self._facts.done:
+            return endless(self._gathered)
+        if self._reader is not None:
+            return stream_ended(self._gathered, self._facts, self._reader.comments, end)
+        return plain_ended(b"".join(self._body), self._content_type, end, self._gathered, self._last_at_s)
