@@ -1,0 +1,70 @@
+"""Alive, but slower than itself: a server compared with its own median of the last days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+WINDOW_S = 7 * 86400.0
+MIN_SAMPLES = 50
+FACTOR = 3.0
+_RECENT = 3
+
+
+class Speed(NamedTuple):
+    """How fast one passing probe was: when (Unix seconds), time to first token, decode rate; None = not measured."""
+
+    at: float
+    ttft_s: float | None
+    tokens_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """How many times slower than usual (`factor`), by which measure, over how many earlier samples."""
+
+    measure: str
+    factor: float
+    now_value: float
+    usual_value: float
+    samples: int
+
+    def __str__(self) -> str:
+        """The sentence for the status: `alive, but 6.0× slower than its own median of 7 days (…)`."""
+        unit = " s" if self.measure == "ttft_s" else "/s"
+        what = "first token after" if self.measure == "ttft_s" else "tokens"
+        return (
+            f"alive, but {self.factor:.1f}× slower than its own median of 7 days "
+            f"({what} {self.now_value:.3g}{unit}, usually {self.usual_value:.3g}{unit})"
+        )
+
+
+def drift_of(speeds: Iterable[Speed], now: float, *, factor: float = FACTOR) -> Drift | None:
+    """The worst drift of at least `factor`, or None; off below `MIN_SAMPLES` within `WINDOW_S` before `now`.
+
+    The median of the last three samples is compared with the median of all earlier ones in the window, so that one
+    slow probe says nothing.
+    """
+    window = sorted(speed for speed in speeds if now - WINDOW_S <= speed.at <= now)
+    found = [
+        _slower("ttft_s", [s.ttft_s for s in window], lambda recent, usual: recent / usual),
+        _slower("tokens_per_s", [s.tokens_per_s for s in window], lambda recent, usual: usual / recent),
+    ]
+    drifts = [drift for drift in found if drift is not None and drift.factor >= factor]
+    return max(drifts, key=lambda drift: drift.factor, default=None)
+
+
+def _slower(measure: str, values: list[float | None], ratio: Callable[[float, float], float]) -> Drift | None:
+    measured = [value for value in values if value is not None and value > 0]
+    if len(measured) < MIN_SAMPLES:
+        return None
+    usual, recent = median(measured[:-_RECENT]), median(measured[-_RECENT:])
+    return Drift(
+        measure=measure,
+        factor=ratio(recent, usual),
+        now_value=recent,
+        usual_value=usual,
+        samples=len(measured) - _RECENT,
+    )

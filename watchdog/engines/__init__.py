@@ -1,0 +1,5 @@
+"""What an engine's own metrics say: which engine, how busy, and whether its live counters move. No IO, no clock.
+
+One row per engine in `table`; `exposition.read_metrics` turns a scrape into a `sample.EngineSample`, and
+`movement.compare` two of them into busy, frozen, lost, reset, partial or unknown.
+"""

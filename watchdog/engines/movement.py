@@ -1,0 +1,104 @@
+"""Two scrapes of one engine: did it make tokens in between?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from watchdog.engines.sample import EngineSample
+
+
+class Movement(StrEnum):
+    """What the counters did between two scrapes while a request of ours was unanswered.
+
+    `BUSY` tokens flow; `FROZEN` requests, but not one token; `LOST` the engine counts no request although ours
+    waits; `RESET` it restarted; `PARTIAL` one replica stands still while another works; `UNKNOWN` nobody can tell.
+    """
+
+    BUSY = "busy"
+    FROZEN = "frozen"
+    LOST = "lost"
+    RESET = "reset"
+    PARTIAL = "partial"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The movement, and the counter that shows it: name, value before and after. `stuck` names frozen replicas."""
+
+    movement: Movement
+    counter: str = ""
+    before: float = 0.0
+    after: float = 0.0
+    stuck: tuple[str, ...] = ()
+
+
+_CANNOT_TELL = Change(movement=Movement.UNKNOWN)
+
+
+def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
+    """What happened between two scrapes. Only live counters that stand still are evidence of a hang.
+
+    A counter that fell, or a newer process start, is a restart and a new baseline, never a negative rate.
+    """
+    if before is None or after is None or before.engine != after.engine:
+        return _CANNOT_TELL
+    if _restarted(before, after):
+        name = after.progress_from or ""
+        return Change(movement=Movement.RESET, counter=name, before=before.progress or 0.0, after=after.progress or 0.0)
+    if not before.live or not after.live:
+        return _by_finished(before, after)
+    moved = {replica for replica in after.live if _moved(before, after, replica)}
+    stuck = tuple(sorted(r for r in after.live if r not in moved and _works(before, r) and _works(after, r)))
+    name = _shown(before, after)
+    values = (_total(before, name), _total(after, name))
+    if moved:
+        movement = Movement.PARTIAL if stuck else Movement.BUSY
+        return Change(movement=movement, counter=name, before=values[0], after=values[1], stuck=stuck)
+    return Change(movement=_standing(before, after), counter=name, before=values[0], after=values[1], stuck=stuck)
+
+
+def _standing(before: EngineSample, after: EngineSample) -> Movement:
+    if any(after.live[r].get(n, 0.0) < v for r, c in before.live.items() if r in after.live for n, v in c.items()):
+        return Movement.UNKNOWN  # a gauge inside the sum fell: replies ended or were dropped, nothing is proven
+    if after.running is None and after.waiting is None:
+        return Movement.UNKNOWN
+    requests = (after.running or 0.0) + (after.waiting or 0.0)
+    return Movement.FROZEN if requests > 0 else Movement.LOST
+
+
+def _restarted(before: EngineSample, after: EngineSample) -> bool:
+    if before.started_at is not None and after.started_at is not None and after.started_at > before.started_at + 1:
+        return True
+    return any(after.restart_proof.get(name, value) < value for name, value in before.restart_proof.items())
+
+
+def _by_finished(before: EngineSample, after: EngineSample) -> Change:
+    for name, value in before.finished.items():
+        if after.finished.get(name, value) > value:
+            return Change(movement=Movement.BUSY, counter=name, before=value, after=after.finished[name])
+    return _CANNOT_TELL
+
+
+def _moved(before: EngineSample, after: EngineSample, replica: str) -> bool:
+    known = before.live.get(replica, {})
+    return any(value > known.get(name, value) for name, value in after.live[replica].items())
+
+
+def _works(sample: EngineSample, replica: str) -> bool:
+    return _value(sample.running_by, replica) + _value(sample.waiting_by, replica) > 0
+
+
+def _value(by_replica: Mapping[str, float], replica: str) -> float:
+    return by_replica.get(replica, 0.0)
+
+
+def _shown(before: EngineSample, after: EngineSample) -> str:
+    names = [name for counters in after.live.values() for name in counters]
+    return next((name for name in names if _total(after, name) != _total(before, name)), names[0])
+
+
+def _total(sample: EngineSample, name: str) -> float:
+    return sum(counters.get(name, 0.0) for counters in sample.live.values())

@@ -1,0 +1,129 @@
+"""One scrape of an engine's metrics, read by the rules of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from watchdog.engines.table import RANK_LABELS, REPLICA_LABELS, Engine
+from watchdog.model import Json
+
+
+class Reading(NamedTuple):
+    """One line of an exposition: a metric name without its prefix, its labels, a finite value."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSample:
+    """What one scrape says. None = not available, which is never zero.
+
+    `live` maps each replica ("" where there is only one) to its progress counters; `finished` maps counters that move
+    only when requests end; `restart_proof` holds every counter that only a restart can make fall. `started_at` is the
+    process start in Unix seconds, if told.
+    """
+
+    engine: str
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    live: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    restart_proof: Mapping[str, float] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)
+    running_by: Mapping[str, float] = field(default_factory=dict)
+    waiting_by: Mapping[str, float] = field(default_factory=dict)
+    started_at: float | None = None
+
+    @property
+    def progress_from(self) -> str | None:
+        """The name of the main live counter; None where the engine has none."""
+        return next((name for counters in self.live.values() for name in counters), None)
+
+    @property
+    def progress(self) -> float | None:
+        """The main live counter, summed over replicas."""
+        name = self.progress_from
+        return None if name is None else sum(counters.get(name, 0.0) for counters in self.live.values())
+
+
+def sample_of(engine: Engine, readings: Iterable[Reading], started_at: float | None = None) -> EngineSample:
+    """Add up `readings` of one engine by its row: sum over replicas, the highest over ranks, the first alternative."""
+    by_name: dict[str, dict[str, dict[tuple[tuple[str, str], ...], float]]] = {}
+    for reading in readings:
+        rest = tuple(sorted((k, v) for k, v in reading.labels.items() if k not in RANK_LABELS))
+        series = by_name.setdefault(reading.name, {}).setdefault(_replica(reading.labels), {})
+        series[rest] = max(series.get(rest, reading.value), reading.value)
+    sums = {name: {r: sum(s.values()) for r, s in replicas.items()} for name, replicas in by_name.items()}
+    running_by, waiting_by = _first(sums, engine.running), _first(sums, engine.waiting)
+    used = next((by_name[name] for name in engine.kv_usage if name in by_name), {})
+    usage = [value for series in used.values() for value in series.values()]
+    counters = [n for n in (*engine.finished, *(x for c in engine.live for x in c)) if n not in engine.gauges]
+    return EngineSample(
+        engine=engine.name,
+        running=sum(running_by.values()) if running_by else None,
+        waiting=sum(waiting_by.values()) if waiting_by else None,
+        kv_usage=max(usage) if usage else None,
+        live=_live(engine, sums),
+        restart_proof={f"{n}/{r}": v for n in counters for r, v in sums.get(n, {}).items()},
+        finished={name: sum(sums[name].values()) for name in engine.finished if name in sums},
+        running_by=running_by,
+        waiting_by=waiting_by,
+        started_at=started_at,
+    )
+
+
+def _replica(labels: Mapping[str, str]) -> str:
+    return "/".join(labels[name] for name in REPLICA_LABELS if labels.get(name))
+
+
+def _first(sums: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> Mapping[str, float]:
+    return next((sums[name] for name in names if name in sums), {})
+
+
+def _live(engine: Engine, sums: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    live: dict[str, dict[str, float]] = {}
+    for counter in engine.live:
+        if counter[0] not in sums:
+            continue
+        for name in counter:
+            for replica, value in sums.get(name, {}).items():
+                counters = live.setdefault(replica, {})
+                counters["+".join(counter)] = counters.get("+".join(counter), 0.0) + value
+    return live
+
+
+def as_json(sample: EngineSample) -> Json:
+    """`sample` as a JSON value for a check's memory; `from_json` reads it back."""
+    return {
+        "engine": sample.engine,
+        "running": sample.running,
+        "waiting": sample.waiting,
+        "live": {replica: dict(counters) for replica, counters in sample.live.items()},
+        "restart_proof": dict(sample.restart_proof),
+        "finished": dict(sample.finished),
+        "running_by": dict(sample.running_by),
+        "waiting_by": dict(sample.waiting_by),
+        "started_at": sample.started_at,
+    }
+
+
+def from_json(value: Json) -> EngineSample | None:
+    """The sample that `as_json` wrote; None for anything else, such as memory of an older version."""
+    try:
+        return EngineSample(
+            engine=str(value["engine"]),
+            running=value["running"],
+            waiting=value["waiting"],
+            live={str(r): {str(n): float(v) for n, v in c.items()} for r, c in value["live"].items()},
+            restart_proof={str(n): float(v) for n, v in value["restart_proof"].items()},
+            finished={str(n): float(v) for n, v in value["finished"].items()},
+            running_by={str(r): float(v) for r, v in value["running_by"].items()},
+            waiting_by={str(r): float(v) for r, v in value["waiting_by"].items()},
+            started_at=value["started_at"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,126 @@
+"""One row per engine: how its metrics are named and which of its counters move while a request is running.
+
+A counter that moves only when a request ends says nothing while it stands still. Adding an engine is adding a row
+here and a recorded scrape under `tests/fixtures`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """How one engine's metrics are read. All names are without their prefix.
+
+    `running`, `waiting` and `kv_usage` are alternatives: the first that is present counts, the others are mirrors or
+    older names. `live` are progress counters, each the sum of its names; the first present is the main one.
+    `finished` moves only when requests end. `gauges` are members of `live` that may fall without a restart.
+    """
+
+    name: str
+    prefixes: tuple[str, ...]
+    running: tuple[str, ...]
+    waiting: tuple[str, ...]
+    kv_usage: tuple[str, ...] = ()
+    live: tuple[tuple[str, ...], ...] = ()
+    finished: tuple[str, ...] = ()
+    gauges: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric name that this row reads."""
+        live = [name for counter in self.live for name in counter]
+        return frozenset([*self.running, *self.waiting, *self.kv_usage, *live, *self.finished])
+
+
+_VLLM_LIVE = (("generation_tokens_total",), ("iteration_tokens_total_count",), ("prompt_tokens_total",))
+
+VLLM = Engine(
+    name="vllm",
+    prefixes=("vllm:", "ray_vllm_", "ray_vllm:", "vllm_"),
+    running=("num_requests_running",),
+    waiting=("num_requests_waiting",),
+    kv_usage=("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+    live=_VLLM_LIVE,
+)
+NIM = Engine(
+    name="nvidia nim",
+    prefixes=("",),
+    running=("num_requests_running",),
+    waiting=("num_requests_waiting",),
+    kv_usage=("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+    live=_VLLM_LIVE,
+)
+TENSORFOLD = Engine(
+    name="tensorfold",
+    prefixes=("tensorfold:", "tensorfold_"),
+    running=("num_requests_running", "requests_running"),
+    waiting=("num_requests_waiting", "requests_waiting"),
+    kv_usage=("kv_cache_usage_perc", "kv_cache_usage_ratio"),
+    # The total moves when a reply ends, the gauge holds what the running replies have so far: only the sum is live.
+    live=(("generation_tokens_total", "generation_tokens_running"), ("decode_rounds_total",), ("mtp_drafted_total",)),
+    gauges=frozenset({"generation_tokens_running"}),
+)
+SGLANG = Engine(
+    name="sglang",
+    prefixes=("sglang:", "sglang_"),
+    running=("num_running_reqs",),
+    waiting=("num_queue_reqs",),
+    kv_usage=("token_usage",),
+    live=(("realtime_tokens_total",), ("cuda_graph_passes_total",), ("forward_execution_seconds_total",)),
+    finished=("generation_tokens_total", "prompt_tokens_total"),
+)
+LLAMA_CPP = Engine(
+    name="llama.cpp",
+    prefixes=("llamacpp:", "llamacpp_"),
+    running=("requests_processing",),
+    waiting=("requests_deferred",),
+    kv_usage=("kv_cache_usage_ratio",),
+    live=(("n_decode_total",),),
+    finished=("tokens_predicted_total", "prompt_tokens_total"),
+)
+TGI = Engine(
+    name="tgi",
+    prefixes=("tgi_",),
+    running=("batch_current_size",),
+    waiting=("queue_size",),
+    live=(("batch_inference_success",), ("batch_inference_success_total",)),
+    finished=("request_generated_tokens_sum", "request_success", "request_success_total"),
+)
+TENSORRT_LLM = Engine(
+    name="tensorrt-llm",
+    prefixes=("trtllm_", "trtllm:"),
+    running=("num_requests_running",),
+    waiting=("num_requests_waiting",),
+    kv_usage=("kv_cache_utilization",),
+    live=(("iteration_latency_seconds_count",),),
+    finished=("generation_tokens_total", "num_requests_completed_total"),
+)
+LMDEPLOY = Engine(
+    name="lmdeploy",
+    prefixes=("lmdeploy:", "lmdeploy_"),
+    running=("num_requests_running",),
+    waiting=("num_requests_waiting",),
+    kv_usage=("gpu_cache_usage_perc", "kv_cache_usage_perc"),
+    live=(("generation_tokens_total",), ("iteration_tokens_total_count",), ("prompt_tokens_total",)),
+)
+TRITON = Engine(
+    name="triton",
+    prefixes=("nv_inference_",),
+    running=(),
+    waiting=("pending_request_count",),
+    finished=("request_success",),
+)
+
+ENGINES = (VLLM, TENSORFOLD, SGLANG, LLAMA_CPP, TGI, TENSORRT_LLM, LMDEPLOY, TRITON, NIM)
+"""Ollama, LM Studio, mlx-lm, tabbyAPI and transformers serve have no row: without metrics nobody can tell."""
+
+RANK_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "rank"})
+"""Each rank repeats the same series: take the highest, never the sum."""
+
+REPLICA_LABELS = ("engine", "engine_id", "engine_index", "dp_rank", "ReplicaId", "replica")
+"""Independent replicas behind one front end: sum them, but look at each, because one can freeze alone."""
+
+METRICS_PATHS = ("/metrics", "/v1/metrics", "/prometheus/metrics")
+"""Where engines keep their metrics, from the server's root: nearly all, NVIDIA NIM, TensorRT-LLM."""
