@@ -340,7 +340,7 @@ class DeliveryState(StrEnum):
 class Delivery:
     """One outbox row on its way: what to send to whom, and how often that was tried (this time included).
 
-    `incident` is the incident as it was when the row was queued (None for a test alert).
+    `incident` is the incident as it is stored now (None for a test alert); `severity` is that of the message.
     """
 
     row: int

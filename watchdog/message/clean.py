@@ -13,7 +13,7 @@ _TERMINAL = re.compile(
 )
 _BLANK = frozenset("\t\n\v\f\r\x85\u2028\u2029")
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-"""Unicode categories without a place in an alert: control, format (bidi overrides, zero width), lone surrogates, unassigned."""
+"""Unicode categories without a place in an alert: control, format (bidi), surrogates, private, unassigned."""
 
 
 def clean_line(text: str) -> str:

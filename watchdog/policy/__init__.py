@@ -4,6 +4,7 @@ from watchdog.policy.decision import OUTBOX_LIMIT, Circumstances, Decision, Deci
 from watchdog.policy.fold import blind_observation, inhibitor_of
 from watchdog.policy.incident_id import incident_id
 from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
+from watchdog.policy.queue import Fate, Waiting, fate, pause_s, row_pause_s
 from watchdog.policy.quiet import maintained_by, matches, next_window, silenced_by, window_at
 
 __all__ = [
@@ -14,15 +15,20 @@ __all__ = [
     "Circumstances",
     "Decision",
     "DecisionReason",
+    "Fate",
     "Target",
+    "Waiting",
     "blind_observation",
     "decide",
     "ended",
+    "fate",
     "incident_id",
     "inhibitor_of",
     "maintained_by",
     "matches",
     "next_window",
+    "pause_s",
+    "row_pause_s",
     "silenced_by",
     "window_at",
 ]

@@ -1,0 +1,88 @@
+"""What becomes of the next row of a receiver's outbox: send it, wait, drop it, or give it up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from watchdog.model import NotificationKind
+
+LONGEST_PAUSE_S = 900.0
+"""Backoff of a row stops growing at 15 minutes; its receiver is tried twice as often, with other rows in between."""
+_STRICT_ATTEMPTS = 4
+"""So often the first row is tried before the rows behind it get a turn in between."""
+_FEWEST_ATTEMPTS = 10
+"""A row is given up only after this many attempts, so a wall clock that jumps ahead gives nothing up."""
+
+
+class Fate(StrEnum):
+    """What to do with a row, and why."""
+
+    SEND = "send"
+    NOT_DUE = "not_due"
+    BEHIND_ANOTHER = "behind_another"
+    SUPERSEDED = "superseded"
+    TRIGGER_NEVER_ARRIVED = "trigger_never_arrived"
+    GAVE_UP = "gave_up"
+
+    @property
+    def drops(self) -> bool:
+        """Whether the row leaves the queue without being sent or given up."""
+        return self in (Fate.SUPERSEDED, Fate.TRIGGER_NEVER_ARRIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One undelivered row of one receiver: what `fate` needs to know of it."""
+
+    row: int
+    incident_id: str
+    kind: NotificationKind
+    created_at: float
+    attempt: int
+    due_at: float
+
+
+def fate(
+    waiting: Waiting, siblings: Sequence[Waiting], triggered_at: float | None, now: float, expire_s: float
+) -> Fate:
+    """What becomes of `waiting`; `siblings` are the undelivered rows of its incident for its receiver, itself included.
+
+    `triggered_at` is when a trigger of its incident was delivered to this receiver, None if none was yet.
+    An end never overtakes its trigger and is not owed if no trigger arrived; a reminder that something newer follows,
+    or that is older than the trigger's arrival, says nothing any more. Triggers and owed ends are never dropped.
+    """
+    ahead = any(other.row < waiting.row for other in siblings)
+    if waiting.kind is NotificationKind.STILL_FIRING:
+        late = triggered_at is not None and triggered_at >= waiting.created_at
+        if late or any(other.row > waiting.row for other in siblings):
+            return Fate.SUPERSEDED
+    if waiting.kind.is_end and triggered_at is None and not ahead:
+        return Fate.TRIGGER_NEVER_ARRIVED
+    if ahead:
+        return Fate.BEHIND_ANOTHER
+    if now - waiting.created_at > expire_s and waiting.attempt >= _FEWEST_ATTEMPTS:
+        return Fate.GAVE_UP
+    # A due time further ahead than any pause can be is left over from before the wall clock was set back.
+    if now < waiting.due_at <= now + 3 * LONGEST_PAUSE_S:
+        return Fate.NOT_DUE
+    return Fate.SEND
+
+
+def pause_s(failures: int, chance: float) -> float:
+    """How long a receiver rests after `failures` in a row: 1, 2, 4 … seconds up to 7.5 minutes, give or take a fifth.
+
+    `chance` is 0 to 1: several receivers behind one dead network shall not come back in step.
+    """
+    plain = 2.0 ** min(max(0, failures - 1), 20)
+    return min(LONGEST_PAUSE_S / 2, plain * (0.8 + 0.4 * chance))
+
+
+def row_pause_s(attempt: int, pause: float) -> float:
+    """How long one row rests after its `attempt` failed and its receiver rests for `pause` seconds.
+
+    The first row blocks those behind it at first (order); later it rests twice as long as the receiver, so every
+    second try goes to a row behind it: a message that its receiver always refuses must not block all others.
+    """
+    return pause if attempt < _STRICT_ATTEMPTS else min(LONGEST_PAUSE_S, 2 * pause)

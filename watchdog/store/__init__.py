@@ -1,0 +1,306 @@
+"""The state: SQLite behind one writer thread, in memory when the disk fails. No module outside knows a table.
+
+`Store` is the daemon's; `Reader` and `Requests` are for commands beside a running daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO, TypeVar
+
+from watchdog.errors import StoreError
+from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
+from watchdog.store import deliveries, files, reads, requests
+from watchdog.store.codec import load
+from watchdog.store.deliveries import Lease
+from watchdog.store.reads import BlindWindow, DeliveryView, KeyView, Point, ReceiverView, Snapshot
+from watchdog.store.writer import Trouble, Writer
+from watchdog.store.writes import Commit, Queued, apply, depths, tidy
+
+__all__ = [
+    "BlindWindow",
+    "Commit",
+    "DeliveryView",
+    "KeyView",
+    "Lease",
+    "Point",
+    "Queued",
+    "Reader",
+    "ReceiverView",
+    "Requests",
+    "Snapshot",
+    "Store",
+    "Trouble",
+]
+
+T = TypeVar("T")
+_LINGER_S = 0.05
+
+
+class Store:
+    """The daemon's state. Open it with `Store.open`; every write is one transaction.
+
+    `trouble` is None, or why the state is kept in memory only; `set_aside` is the file a corrupt database was renamed
+    to at start. Writes never fail because of the disk: they go to memory then, until `mend` succeeds.
+    """
+
+    def __init__(
+        self, writer: Writer, state_dir: Path | None, lock: TextIO | None, set_aside: Path | None, now: float
+    ) -> None:
+        """Use `Store.open`."""
+        self._writer = writer
+        self._state_dir = state_dir
+        self._lock = lock
+        self._now = now
+        self.set_aside = set_aside
+        self._memories: dict[str, Json] = {
+            key: load(text)
+            for key, text in writer.do_now(lambda db: db.execute("SELECT check_key, value FROM memory").fetchall())
+        }
+        self._depths = writer.do_now(depths)
+        self._moves = writer.moves
+
+    @classmethod
+    def open(cls, state_dir: Path, now: float, *, linger_s: float = _LINGER_S) -> Store:
+        """Open the state in `state_dir`, made if missing. `now` in Unix seconds.
+
+        Raises `StateLockedError` if another daemon has it, `StoreError` if a newer version wrote it. If the disk cannot
+        be used, the store works in memory and `trouble` says why. `linger_s` is how long a write that is in no hurry
+        waits for others to share its transaction.
+        """
+        lock: TextIO | None = None
+        try:
+            lock = files.lock(state_dir)
+            opened = files.open_database(state_dir, now)
+        except StoreError:
+            if lock is not None:
+                lock.close()
+            raise
+        except (sqlite3.Error, OSError) as error:
+            return cls(Writer(None, Trouble(str(error)), linger_s), state_dir, lock, None, now)
+        return cls(Writer(opened.connection, None, linger_s), state_dir, lock, opened.set_aside, now)
+
+    @classmethod
+    def in_memory(cls) -> Store:
+        """A store that lives as long as this object: for one-off commands."""
+        return cls(Writer(files.connect_new(), None, 0.0), None, None, None, 0.0)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why the state is in memory only, or None."""
+        return self._writer.trouble
+
+    def memory(self, check_key: str) -> Json | None:
+        """What the last committed run of a check remembered."""
+        return self._memories.get(check_key)
+
+    def depth(self, receiver: str) -> int:
+        """How many undelivered rows `receiver` has."""
+        return self._depths.get(receiver, 0)
+
+    def loaded(self) -> tuple[dict[str, TrackState], tuple[Incident, ...]]:
+        """At start: every tracked key with its state, and the open incidents. Blocks for a moment."""
+        return self._writer.do_now(lambda db: (_states(db), reads.open_incidents(db)))
+
+    def last_incident_id(self) -> str:
+        """The greatest incident id ever given, "" if none. Blocks for a moment."""
+        rows = self._writer.do_now(lambda db: db.execute("SELECT max(id) FROM incidents").fetchone())
+        return str(rows[0] or "")
+
+    async def commit(self, commit: Commit, *, hurry: bool | None = None) -> None:
+        """Write `commit` in one transaction. What matters is in a hurry and survives a power cut."""
+        urgent = commit.matters if hurry is None else hurry
+        grown = await self._do(lambda db: apply(db, commit), durable=commit.matters, hurry=urgent)
+        self._depths.update(grown)
+        if commit.memory is not None:
+            self._memories[commit.memory[0]] = commit.memory[1]
+
+    async def lease(self, receiver: str, now: float, expire_s: float) -> Lease:
+        """Lease the next row of `receiver`; rows older than `expire_s` are given up."""
+        taken = await self._do(lambda db: deliveries.lease(db, receiver, now, expire_s))
+        self._depths[receiver] = taken.depth
+        return taken
+
+    async def release(self, receiver: str) -> int:
+        """At start: queue again what a crash left leased; returns how many rows."""
+        return await self._do(lambda db: deliveries.release(db, receiver))
+
+    async def acknowledge(self, delivery: Delivery, outcome: Outcome, now: float, *, hasten: bool) -> None:
+        """`delivery` arrived. `hasten`: the receiver was away, all that waits for it is due now."""
+
+        def work(db: sqlite3.Connection) -> None:
+            deliveries.acknowledge(db, delivery, outcome, now)
+            if hasten:
+                deliveries.hasten(db, delivery.receiver, now)
+
+        await self._do(work)
+
+    async def postpone(self, delivery: Delivery, outcome: Outcome, due_at: float, now: float) -> None:
+        """`delivery` failed; try again at `due_at`."""
+        await self._do(lambda db: deliveries.postpone(db, delivery, outcome, due_at, now))
+
+    async def hand_back(self, row: int) -> None:
+        """A send was interrupted by our stopping."""
+        await self._do(lambda db: deliveries.hand_back(db, row))
+
+    async def forget_receivers(self, known: Iterable[str], now: float) -> int:
+        """Drop undelivered rows of receivers that are not in `known`; returns how many."""
+        names = set(known)
+        dropped = await self._do(lambda db: deliveries.forget_receivers(db, names, now))
+        self._depths = {name: depth for name, depth in self._depths.items() if name in names}
+        return dropped
+
+    async def firing_at(self, receiver: str) -> tuple[Incident, ...]:
+        """Open incidents whose trigger was delivered to `receiver`."""
+        return await self._do(lambda db: deliveries.firing_at(db, receiver))
+
+    async def wishes(self, now: float) -> tuple[tuple[Silence, ...], dict[str, float]]:
+        """Silences that are not over, and when each acknowledged incident was acknowledged."""
+        return await self._do(lambda db: (reads.silences(db, now), reads.acknowledgements(db)))
+
+    async def snapshot(self, now: float) -> Snapshot:
+        """Everything that is now, also when the state is in memory."""
+        trouble = self.trouble
+        return await self._do(lambda db: reads.snapshot(db, now, trouble.text if trouble else None))
+
+    async def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
+        """What became of messages; see `reads.deliveries`."""
+        return await self._do(lambda db: reads.deliveries(db, incident_id, since_at))
+
+    async def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
+        """Observations of `key`, oldest first."""
+        return await self._do(lambda db: reads.history(db, key, since_at, until_at, limit))
+
+    async def incidents(self, since_at: float, until_at: float) -> tuple[Incident, ...]:
+        """Incidents that were open at some time in between, oldest first."""
+        return await self._do(lambda db: reads.incidents(db, since_at, until_at))
+
+    async def request(self, work: Callable[[Requests], T]) -> T:
+        """Do what a command would ask for: `await store.request(lambda ask: ask.add_silence(…))`."""
+        return await self._do(lambda db: work(Requests(db)))
+
+    async def record_blind(self, began_at: float, ended_at: float, reason: str) -> None:
+        """Note a time in which we saw nothing at all (sleep, no network)."""
+        sql = "INSERT INTO blind_windows (began_at, ended_at, reason) VALUES (?, ?, ?)"
+        await self._do(lambda db: db.execute(sql, (began_at, ended_at, reason)).rowcount)
+
+    async def tidy(self, now: float, keep_observations_s: float, keep_incidents_s: float) -> bool:
+        """Delete what is too old, some of it; True if there is more."""
+        return await self._do(lambda db: tidy(db, now, keep_observations_s, keep_incidents_s), hurry=False)
+
+    async def mend(self, now: float) -> bool:
+        """If the state is in memory, try to bring it to the disk; True if it is on the disk."""
+        state_dir = self._state_dir
+        if state_dir is None or self.trouble is None:
+            return self.trouble is None
+        if self._lock is None:
+            try:
+                self._lock = files.lock(state_dir)
+            except (OSError, StoreError):
+                return False
+
+        def reopen() -> sqlite3.Connection:
+            opened = files.open_database(state_dir, now)
+            self.set_aside = opened.set_aside or self.set_aside
+            return opened.connection
+
+        mended = await self._writer.mend(reopen)
+        self._depths = await self._do(depths)
+        return mended
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False, hurry: bool = True) -> T:
+        return await self._writer.do(work, durable=durable, hurry=hurry)
+
+    async def close(self) -> None:
+        """Finish what waits and close the files; the lock goes last."""
+        await asyncio.to_thread(self._writer.close)
+        if self._lock is not None:
+            self._lock.close()
+
+
+def _states(db: sqlite3.Connection) -> dict[str, TrackState]:
+    """Tracking states; a healthy key writes no state for every pass, so its last pass is looked up."""
+    states = reads.tracks(db)
+    for key, state in states.items():
+        passed_at = reads.last_pass_at(db, key)
+        if passed_at is not None:
+            states[key] = reads.with_last_good(state, passed_at)
+    return states
+
+
+class Requests:
+    """What a command may ask of the daemon. `Requests.open` works beside a running one; close it after use."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Use `Requests.open`, or `Store.request`."""
+        self._db = connection
+
+    @classmethod
+    def open(cls, state_dir: Path) -> Self:
+        """For a command; raises `StoreError` in plain words."""
+        return cls(files.open_for_request(state_dir))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def add_silence(self, silence: Silence) -> None:
+        """Start or replace a silence."""
+        requests.add_silence(self._db, silence)
+
+    def end_silence(self, silence_id: str, now: float) -> None:
+        """End a silence now."""
+        requests.end_silence(self._db, silence_id, now)
+
+    def acknowledge(self, incident_id: str, now: float, reason: str, author: str) -> None:
+        """Stop the reminders of an open incident."""
+        requests.acknowledge(self._db, incident_id, now, reason, author)
+
+    def queue(self, messages: Iterable[Queued]) -> tuple[int, ...]:
+        """Queue messages (a test alert); returns their rows."""
+        return requests.queue(self._db, messages)
+
+
+class Reader:
+    """Reads the state of a daemon, running or not. `Reader.open` raises `StoreError` in plain words."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Use `Reader.open`."""
+        self._db = connection
+
+    @classmethod
+    def open(cls, state_dir: Path) -> Self:
+        """For a command."""
+        return cls(files.open_for_reading(state_dir))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def snapshot(self, now: float) -> Snapshot:
+        """Everything that is now."""
+        return reads.snapshot(self._db, now)
+
+    def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
+        """Observations of `key`, oldest first."""
+        return reads.history(self._db, key, since_at, until_at, limit)
+
+    def incidents(self, since_at: float, until_at: float) -> tuple[Incident, ...]:
+        """Incidents that were open at some time in between, oldest first."""
+        return reads.incidents(self._db, since_at, until_at)
+
+    def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
+        """What became of messages, in queue order."""
+        return reads.deliveries(self._db, incident_id, since_at)

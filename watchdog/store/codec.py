@@ -1,0 +1,126 @@
+"""States, incidents and silences as compact JSON, and back. Unknown fields of a newer version are ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from watchdog.model import (
+    Cause,
+    Evidence,
+    Incident,
+    IncidentStatus,
+    Json,
+    Nature,
+    Phase,
+    Severity,
+    Silence,
+    StepReason,
+    Told,
+    TrackState,
+)
+
+
+def dump(value: Json) -> str:
+    """`value` as JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def load(text: str) -> Json:
+    """The value of a JSON text."""
+    return json.loads(text)
+
+
+def track_to_text(state: TrackState) -> str:
+    """A tracking state as text."""
+    return dump(
+        {
+            "nature": state.nature,
+            "phase": state.phase,
+            "counts": [state.fails, state.passes, state.unknowns, state.count],
+            "recent": "".join("+" if passed else "-" for passed in state.recent),
+            "times": [state.since, state.last_at, state.last_good_at],
+            "severity": state.severity,
+            "cause": state.cause,
+        }
+    )
+
+
+def track_from_text(text: str) -> TrackState:
+    """The tracking state that `track_to_text` wrote."""
+    raw = json.loads(text)
+    fails, passes, unknowns, count = raw["counts"]
+    since, last_at, last_good_at = raw["times"]
+    return TrackState(
+        nature=Nature(raw["nature"]),
+        phase=Phase(raw["phase"]),
+        fails=fails,
+        passes=passes,
+        unknowns=unknowns,
+        count=count,
+        recent=tuple(letter == "+" for letter in raw["recent"]),
+        since=since,
+        last_at=last_at,
+        last_good_at=last_good_at,
+        severity=Severity(raw["severity"]),
+        cause=Cause(raw["cause"]),
+    )
+
+
+def incident_to_text(incident: Incident) -> str:
+    """An incident as text."""
+    return dump(
+        {
+            "id": incident.id,
+            "key": incident.key,
+            "nature": incident.nature,
+            "cause": incident.cause,
+            "severity": incident.severity,
+            "opened_severity": incident.opened_severity,
+            "reason": incident.reason,
+            "summary": incident.summary,
+            "since": incident.since,
+            "opened_at": incident.opened_at,
+            "last_at": incident.last_at,
+            "status": incident.status,
+            "closed_at": incident.closed_at,
+            "end_reason": incident.end_reason,
+            "last_good_at": incident.last_good_at,
+            "count": incident.count,
+            "evidence": [[fact.at, fact.source, fact.text] for fact in incident.evidence],
+            "advice": incident.advice,
+            "labels": dict(incident.labels),
+            "told": {
+                name: [told.severity, told.at, told.reminders, told.count] for name, told in incident.told.items()
+            },
+            "acknowledged_at": incident.acknowledged_at,
+        }
+    )
+
+
+def incident_from_text(text: str) -> Incident:
+    """The incident that `incident_to_text` wrote."""
+    raw: dict[str, Any] = json.loads(text)
+    plain = ("id", "key", "reason", "summary", "since", "opened_at", "last_at", "closed_at", "last_good_at", "count")
+    return Incident(
+        **{name: raw[name] for name in plain},
+        nature=Nature(raw["nature"]),
+        cause=Cause(raw["cause"]),
+        severity=Severity(raw["severity"]),
+        opened_severity=Severity(raw["opened_severity"]),
+        status=IncidentStatus(raw["status"]),
+        end_reason=None if raw["end_reason"] is None else StepReason(raw["end_reason"]),
+        evidence=tuple(Evidence(at, source, said) for at, source, said in raw["evidence"]),
+        advice=raw["advice"],
+        labels=raw["labels"],
+        told={name: Told(Severity(row[0]), row[1], row[2], row[3]) for name, row in raw["told"].items()},
+        acknowledged_at=raw["acknowledged_at"],
+    )
+
+
+def silence_from_row(row: tuple[Any, ...]) -> Silence:
+    """The silence of one row of `silences`, all columns in order."""
+    name, matcher, starts_at, ends_at, reason, author = row
+    return Silence(
+        id=name, matcher=json.loads(matcher), starts_at=starts_at, ends_at=ends_at, reason=reason, author=author
+    )

@@ -1,0 +1,176 @@
+"""The files of a state directory: opening, the lock against a second daemon, and setting a corrupt database aside."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from watchdog.errors import StateLockedError, StoreError
+from watchdog.store.schema import migrate
+
+DATABASE = "state.db"
+LOCK = "lock"
+_BUSY_S = 5.0
+
+
+def lock(state_dir: Path) -> TextIO:
+    """Take the lock of `state_dir`, made if missing; it is held while the returned file is open.
+
+    Raises `StateLockedError` if another process holds it, `OSError` if the directory cannot be used.
+    """
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = (state_dir / LOCK).open("a+", encoding="ascii")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise StateLockedError(
+            f"another inference-watchdog (process {holder}) already runs on {state_dir}; stop it first, or give "
+            "this one its own --state-dir"
+        ) from error
+    except OSError:
+        file.close()
+        raise
+    with suppress(OSError):  # a full disk must not keep us from running; the number is for people only
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+    return file
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A database ready to use; `set_aside` names the file a corrupt one was renamed to."""
+
+    connection: sqlite3.Connection
+    set_aside: Path | None = None
+
+
+def open_database(state_dir: Path, now: float) -> Opened:
+    """Open or create the database, check it, and bring it to the present version.
+
+    A database that fails its check is renamed, never deleted, and a new one takes its place. `now` (Unix seconds)
+    names the renamed file. Raises `sqlite3.Error` or `OSError` if the disk cannot be used, `StoreError` if the database
+    was written by a newer version.
+    """
+    path = state_dir / DATABASE
+    try:
+        return Opened(_checked(path))
+    except sqlite3.DatabaseError as error:
+        if not _is_corrupt(error):
+            raise
+    aside = _set_aside(path, now)
+    return Opened(_checked(path), aside)
+
+
+def _is_corrupt(error: sqlite3.DatabaseError) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return (code & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _checked(path: Path) -> sqlite3.Connection:
+    """A connection to a database that passed its check."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        _tune(connection)
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found is None or found[0] != "ok":
+            raise sqlite3.DatabaseError(f"integrity check: {found[0] if found else 'no answer'}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        migrate(connection)
+    except (sqlite3.Error, StoreError):
+        connection.close()
+        raise
+    path.chmod(0o600)
+    return connection
+
+
+def connect(path: Path | str) -> sqlite3.Connection:
+    """A connection without implicit transactions, usable from the one thread that owns it after opening."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    _tune(connection)
+    return connection
+
+
+def connect_new() -> sqlite3.Connection:
+    """A new database in memory."""
+    connection = connect(":memory:")
+    migrate(connection)
+    return connection
+
+
+def _tune(connection: sqlite3.Connection) -> None:
+    """Little memory, and a journal that shrinks again after a burst."""
+    connection.execute("PRAGMA cache_size = -2000")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA journal_size_limit = 4194304")
+
+
+def _set_aside(path: Path, now: float) -> Path:
+    """Rename the database and its companions; returns the new name of the database."""
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        companion = path.with_name(path.name + suffix)
+        if companion.exists():
+            companion.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def open_for_reading(state_dir: Path) -> sqlite3.Connection:
+    """A read-only connection for a command, also while the daemon writes.
+
+    Raises `StoreError` in plain words if there is nothing to read or it may not be read.
+    """
+    path = state_dir / DATABASE
+    try:
+        if not path.exists():
+            raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
+        return _read_only(path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the state in {state_dir} cannot be read: {error}") from error
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    # Without a running daemon and without the right to write beside it, a WAL database opens only as immutable.
+    failure: sqlite3.Error | None = None
+    for extra in ("", "&immutable=1"):
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro{extra}", uri=True, timeout=_BUSY_S, isolation_level=None)
+        try:
+            connection.execute("SELECT count(*) FROM keys").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            failure = failure or error
+        else:
+            return connection
+    assert failure is not None  # noqa: S101 - both ways failed
+    raise failure
+
+
+def open_for_request(state_dir: Path) -> sqlite3.Connection:
+    """A writing connection for a command that leaves a request (silence, acknowledge, test alert) for the daemon.
+
+    Raises `StoreError` in plain words.
+    """
+    path = state_dir / DATABASE
+    if not path.exists():
+        raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
+    try:
+        connection = connect(path)
+        migrate(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the state in {state_dir} cannot be changed: {error}") from error
+    return connection

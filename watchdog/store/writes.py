@@ -1,0 +1,154 @@
+"""What one step of the watchdog writes, in one transaction: facts, states, incidents, outbox rows, a check's memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watchdog.model import Incident, Json, Notification, Observation, Text, TrackState, Verdict
+from watchdog.store.codec import dump, incident_to_text, track_to_text
+
+VERDICTS = (Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN)
+"""Verdicts by the number they are stored under."""
+SUMMARY_LIMIT = 160
+OBSERVATION_LIMIT = 1_000_000
+"""History is bounded by rows too: the oldest give way."""
+_CHUNK = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """One message for the outbox, as it was written at `created_at` (Unix seconds)."""
+
+    notification: Notification
+    text: Text
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Everything one step wants written. A track of None forgets its key; `memory` is (check key, value)."""
+
+    observations: tuple[Observation, ...] = ()
+    tracks: Mapping[str, TrackState | None] = field(default_factory=dict)
+    incidents: tuple[Incident, ...] = ()
+    messages: tuple[Queued, ...] = ()
+    memory: tuple[str, Json] | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether losing it in a power cut would lose an alert or read a line twice."""
+        return bool(self.messages or self.incidents or self.memory is not None)
+
+
+def apply(connection: sqlite3.Connection, commit: Commit) -> dict[str, int]:
+    """Write `commit`; returns the number of undelivered rows of every receiver that got a message."""
+    for observation in commit.observations:
+        _observe(connection, observation)
+    for key, state in commit.tracks.items():
+        if state is None:
+            connection.execute("DELETE FROM tracks WHERE key = ?", (key,))
+        else:
+            connection.execute("INSERT OR REPLACE INTO tracks VALUES (?, ?)", (key, track_to_text(state)))
+    for incident in commit.incidents:
+        put_incident(connection, incident)
+    for message in commit.messages:
+        enqueue(connection, message)
+    if commit.memory is not None:
+        check_key, value = commit.memory
+        connection.execute("INSERT OR REPLACE INTO memory VALUES (?, ?)", (check_key, dump(value)))
+    return depths(connection, {message.notification.receiver for message in commit.messages})
+
+
+def _observe(connection: sqlite3.Connection, observation: Observation) -> None:
+    facts = (
+        round(observation.at, 3),
+        VERDICTS.index(observation.verdict),
+        observation.reason,
+        round(observation.duration_s, 4),
+        observation.summary[:SUMMARY_LIMIT],
+        dump({name: round(value, 4) for name, value in observation.measurements.items()})
+        if observation.measurements
+        else None,
+    )
+    sql = "INSERT INTO observations SELECT NULL, id, ?, ?, ?, ?, ?, ? FROM keys WHERE key = ?"
+    if connection.execute(sql, (*facts, observation.key)).rowcount == 0:
+        connection.execute("INSERT INTO keys (key) VALUES (?)", (observation.key,))
+        connection.execute(sql, (*facts, observation.key))
+
+
+def put_incident(connection: sqlite3.Connection, incident: Incident) -> None:
+    """Write an incident over what was stored under its id."""
+    connection.execute(
+        "INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            incident.id,
+            incident.key,
+            incident.status.value,
+            incident.severity.value,
+            incident.opened_at,
+            incident.closed_at,
+            incident_to_text(incident),
+        ),
+    )
+
+
+def enqueue(connection: sqlite3.Connection, message: Queued) -> int:
+    """Put one message at the end of its receiver's queue; returns its row number."""
+    note, at = message.notification, message.created_at
+    cursor = connection.execute(
+        "INSERT INTO outbox (receiver, incident, kind, severity, title, body, created_at, due_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            note.receiver,
+            note.incident_id,
+            note.kind.value,
+            note.severity.value,
+            message.text.title,
+            message.text.body,
+            at,
+            at,
+        ),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def depths(connection: sqlite3.Connection, receivers: set[str] | None = None) -> dict[str, int]:
+    """Undelivered rows per receiver: of `receivers`, or of every receiver that has any."""
+    if receivers is None:
+        rows = connection.execute(
+            "SELECT receiver, count(*) FROM outbox WHERE state IN ('queued', 'leased') GROUP BY receiver"
+        )
+        return {str(name): int(number) for name, number in rows}
+    sql = "SELECT count(*) FROM outbox WHERE receiver = ? AND state IN ('queued', 'leased')"
+    return {name: int(connection.execute(sql, (name,)).fetchone()[0]) for name in receivers}
+
+
+def tidy(connection: sqlite3.Connection, now: float, keep_observations_s: float, keep_incidents_s: float) -> bool:
+    """Delete what is older than it needs to be, a bounded number of rows a call; True if there is more to do.
+
+    Open incidents, undelivered rows and the rows that say what an open incident's receivers were told always stay.
+    """
+    oldest, newest = connection.execute("SELECT min(id), max(id) FROM observations").fetchone()
+    too_many = 0 if oldest is None else newest - OBSERVATION_LIMIT
+    aged = connection.execute(
+        "DELETE FROM observations WHERE id IN (SELECT id FROM observations ORDER BY id LIMIT ?)"
+        " AND (at < ? OR id <= ?)",
+        (_CHUNK, now - keep_observations_s, too_many),
+    ).rowcount
+    done = connection.execute(
+        "DELETE FROM outbox WHERE row IN (SELECT row FROM outbox WHERE state NOT IN ('queued', 'leased')"
+        " AND done_at < ? AND incident NOT IN (SELECT id FROM incidents WHERE status = 'firing') LIMIT ?)",
+        (now - keep_observations_s, _CHUNK),
+    ).rowcount
+    closed = connection.execute(
+        "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE status <> 'firing' AND closed_at < ?"
+        " AND id NOT IN (SELECT incident FROM outbox) LIMIT ?)",
+        (now - keep_incidents_s, _CHUNK),
+    ).rowcount
+    connection.execute("DELETE FROM silences WHERE ends_at < ?", (now - keep_incidents_s,))
+    connection.execute(
+        "DELETE FROM acknowledgements WHERE incident NOT IN (SELECT id FROM incidents WHERE status = 'firing')"
+    )
+    return max(aged, done, closed) >= _CHUNK
