@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 
 from watchdog.loading.files import check_file
 from watchdog.loading.problems import Problems
@@ -21,7 +22,7 @@ PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")
 
 def check_hosts(root: Record, problems: Problems, references: References) -> None:
     """All rules about each host on its own."""
-    names = [host.get("name") for host in root.sections("hosts")]
+    jumps = {host.get("name"): host.get("jump") for host in root.sections("hosts") if host.get("name")}
     for host in root.sections("hosts"):
         _check_address(host, problems)
         user = host.get("user")
@@ -29,7 +30,7 @@ def check_hosts(root: Record, problems: Problems, references: References) -> Non
             problems.error(
                 host.at("user"), f"{host.quoted('user', user)} is no user name", "it takes no spaces, : or /"
             )
-        _check_jump(host, [name for name in names if name], problems)
+        _check_jump(host, jumps, problems)
         _check_login(host, problems, references)
         _check_known_hosts(host, problems, references)
         check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
@@ -63,21 +64,32 @@ def _check_address(host: Record, problems: Problems) -> None:
     problems.error(place, f"{quoted} is no address", host.hint("address", hint))
 
 
-def _check_jump(host: Record, names: list[str], problems: Problems) -> None:
+def _check_jump(host: Record, jumps: Mapping[str, str | None], problems: Problems) -> None:
+    """`jump` is another host of this file, or [user@]address[:port]; only one hop is ever made."""
     jump = host.get("jump")
     if jump is None:
         return
+    place, quoted = host.at("jump"), host.quoted("jump", jump)
     if jump == host.get("name"):
-        problems.error(host.at("jump"), "jumps over itself", "name another host")
-        return
-    user, at, rest = jump.rpartition("@")
+        problems.error(place, "jumps over itself", "name another host")
+    elif jump in jumps:
+        if jumps[jump] is not None:
+            problems.error(
+                place, f"{quoted} needs a jump itself, and only one is made", "name a host that is reached straight"
+            )
+    elif not _is_hop(jump):
+        hint = problems.suggest(jump, jumps) or "write host, user@host or user@host:port"
+        problems.error(place, f"{quoted} is no host to jump over", host.hint("jump", hint))
+
+
+def _is_hop(text: str) -> bool:
+    user, at, rest = text.rpartition("@")
+    if at and USER.fullmatch(user) is None:
+        return False
     with_port = ADDRESS_WITH_PORT.fullmatch(rest)
-    target = with_port[1].strip("[]") if with_port and not is_host(rest) else rest
-    good_user = not at or USER.fullmatch(user) is not None
-    if jump not in names and not (good_user and is_host(target)):
-        hint = problems.suggest(jump, names) or "write host, user@host or user@host:port"
-        quoted = host.quoted("jump", jump)
-        problems.error(host.at("jump"), f"{quoted} is no host to jump over", host.hint("jump", hint))
+    if is_host(rest) or with_port is None:
+        return is_host(rest.strip("[]"))
+    return is_host(with_port[1].strip("[]")) and 0 < int(with_port[2]) < 65536
 
 
 def _check_login(host: Record, problems: Problems, references: References) -> None:
@@ -117,5 +129,5 @@ def _check_known_hosts(host: Record, problems: Problems, references: References)
         problems.warn(
             host.at("known_hosts"),
             "holds no host key, so no connection will be trusted",
-            f"fill it with: ssh-keyscan {address}" if address and is_host(address) else "",
+            f"fill it with: ssh-keyscan -p {host.get('port') or 22} {address}" if address and is_host(address) else "",
         )

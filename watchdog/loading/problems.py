@@ -12,6 +12,7 @@ from watchdog.loading.document import Mark
 
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,47}")
 MAX_PROBLEMS = 100
+MAX_NOTED = 1000
 MAX_SUGGESTIONS = 30
 """Suggestions cost time; a file with more faults than this is not a matter of a typo."""
 MAX_SHOWN = 60
@@ -44,10 +45,13 @@ class Problems:
     errors: list[ConfigProblem] = field(default_factory=list)
     warnings: list[ConfigProblem] = field(default_factory=list)
     suggested: int = 0
+    count: int = 0
 
     def error(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note something that stops the start."""
-        self.errors.append(ConfigProblem(self.file, *place.mark, place.path, problem, hint))
+        """Note something that stops the start. Beyond `MAX_NOTED` problems are only counted."""
+        self.count += 1
+        if len(self.errors) < MAX_NOTED:
+            self.errors.append(ConfigProblem(self.file, *place.mark, place.path, problem, hint))
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:
         """Note something that is allowed, and is probably not what is wanted."""
@@ -67,7 +71,8 @@ class Problems:
         found = _in_file_order(self.errors)
         if len(found) <= MAX_PROBLEMS:
             return found
-        rest = ConfigProblem(self.file, 0, 0, "", f"and {len(found) - MAX_PROBLEMS} more problems")
+        hidden = len(found) - MAX_PROBLEMS + self.count - len(self.errors)
+        rest = ConfigProblem(self.file, 0, 0, "", f"and {hidden} more problems")
         return (*found[:MAX_PROBLEMS], rest)
 
     def sorted_warnings(self) -> tuple[ConfigProblem, ...]:
@@ -80,9 +85,9 @@ def _in_file_order(problems: list[ConfigProblem]) -> tuple[ConfigProblem, ...]:
     return tuple(sorted(unique, key=lambda problem: (problem.line, problem.column, problem.path)))
 
 
-def shown(text: str) -> str:
+def shown(text: str, limit: int = MAX_SHOWN) -> str:
     """`text` of a setting that is no secret, quoted for a message: one line, control characters escaped, clipped."""
-    clipped = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    clipped = text if len(text) <= limit else text[:limit] + "…"
     return (
         "'" + "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in clipped) + "'"
     )

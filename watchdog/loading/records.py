@@ -42,12 +42,10 @@ class Record:
         if name in self.values:
             value = self.values[name]
             return None if isinstance(value, Fault) else value
-        for known in dataclasses.fields(self.kind):
-            if known.name == name:
-                if known.default is not MISSING:
-                    return known.default
-                return known.default_factory() if known.default_factory is not MISSING else None
-        raise KeyError(name)
+        known = fields_of(self.kind)[name]
+        if known.default is not MISSING:
+            return known.default
+        return known.default_factory() if known.default_factory is not MISSING else None
 
     def given(self, name: str) -> bool:
         """Whether the file says something about field `name`, good or bad."""
@@ -95,10 +93,16 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 
 @functools.cache
+def fields_of(kind: type) -> Mapping[str, dataclasses.Field[Any]]:
+    """Name → field, of all fields."""
+    return {one.name: one for one in dataclasses.fields(kind)}
+
+
+@functools.cache
 def keys_of(kind: type) -> Mapping[str, dataclasses.Field[Any]]:
     """Key in the file → field. A duration `interval_s` is written as `interval`, with its unit in the value."""
     found = {}
-    for known in dataclasses.fields(kind):
+    for known in fields_of(kind).values():
         if (kind, known.name) not in SET_BY_LOADING:
             key = known.name.removesuffix("_s") if hints_of(kind)[known.name] is float else known.name
             found[key] = known
@@ -119,8 +123,11 @@ def may_be_nothing(hint: Any) -> bool:
 
 def key_elsewhere(key: str, kind: type) -> str:
     """`did you mean probe.interval?` when `key` belongs to a section inside this one."""
-    for outer, one in keys_of(kind).items():
-        inner = bare(hints_of(kind)[one.name])
-        if is_dataclass(inner) and isinstance(inner, type) and key in keys_of(inner):
-            return f"did you mean {outer}.{key}?"
-    return ""
+    outer = next((outer for outer, inner in _sections_in(kind).items() if key in inner), None)
+    return f"did you mean {outer}.{key}?" if outer else ""
+
+
+@functools.cache
+def _sections_in(kind: type) -> Mapping[str, Mapping[str, object]]:
+    hints = {key: bare(hints_of(kind)[one.name]) for key, one in keys_of(kind).items()}
+    return {key: keys_of(hint) for key, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}

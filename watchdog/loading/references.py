@@ -120,7 +120,7 @@ class References:
         if not name.strip():
             raise SourceError("${file:…} without a path", "write it like ${file:/etc/inference-watchdog/phone.url}")
         path = self.path(name)
-        return f"file {shown(str(path))}", _decoded(path, read_regular(path, MAX_SECRET_BYTES, private=True)[0])
+        return f"file {named(path)}", _decoded(path, read_regular(path, MAX_SECRET_BYTES, private=True)[0])
 
     def _credential(self, name: str) -> tuple[str, str]:
         if CREDENTIAL_NAME.fullmatch(name) is None:
@@ -136,6 +136,11 @@ class References:
         return f"credential {name}", _decoded(path, read_regular(path, MAX_SECRET_BYTES)[0])
 
 
+def named(path: Path) -> str:
+    """The path for a message; longer than other texts, as the end of a path matters most."""
+    return shown(str(path), 400)
+
+
 def _references(text: str) -> Iterator[str]:
     return (found["body"] for found in REFERENCE.finditer(text) if found["body"] is not None)
 
@@ -145,7 +150,7 @@ def _decoded(path: Path, data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         pass
-    raise SourceError(f"file {shown(str(path))} is not UTF-8 text")
+    raise SourceError(f"file {named(path)} is not UTF-8 text")
 
 
 def too_open(status: os.stat_result, path: Path) -> SourceError | None:
@@ -156,15 +161,13 @@ def too_open(status: os.stat_result, path: Path) -> SourceError | None:
     others, group = status.st_mode & stat.S_IRWXO, status.st_mode & stat.S_IRWXG
     if others or (group and status.st_uid == os.geteuid()):
         mode, who = stat.S_IMODE(status.st_mode), "everybody on this machine" if others else "its whole group"
-        return SourceError(
-            f"file {shown(str(path))} holds a secret and is open to {who} (mode {mode:04o})", chmod(path)
-        )
+        return SourceError(f"file {named(path)} holds a secret and is open to {who} (mode {mode:04o})", chmod(path))
     return None
 
 
 def chmod(path: Path) -> str:
     """The command that closes `path` to everybody but its owner."""
-    return f"run: chmod 600 {shlex.quote(str(path)) if str(path).isprintable() else shown(str(path))}"
+    return f"run: chmod 600 {shlex.quote(str(path)) if str(path).isprintable() else named(path)}"
 
 
 def read_regular(path: Path, limit: int, *, private: bool = False) -> tuple[bytes, int]:
@@ -173,7 +176,7 @@ def read_regular(path: Path, limit: int, *, private: bool = False) -> tuple[byte
     Raises SourceError with plain words when it cannot be read, or is open to others and `private` asks that it is
     not. Its text holds the path and nothing of the content.
     """
-    name = shown(str(path))
+    name = named(path)
     fault: SourceError | None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
