@@ -2,7 +2,7 @@
 
 Kernel lines are partly chosen by others (device names, process names), and rule files by users, so no pattern may be
 able to make the matcher slow. Allowed are plain text, `.`, classes `[…]`, `\\d`, `\\w`, `\\b`, groups, `|`, the
-repeats `* + ? {m,n}`, `^` at the start and `$` at the end. Everything here means the same in Python's `re` on bytes,
+repeats `* + ? {m,n}`, `^` where a branch starts and `$` where one ends. Everything here means the same in Python's `re` on bytes,
 in Hyperscan and, for patterns without `\\d`, in GNU `grep -E`.
 """
 
@@ -102,10 +102,10 @@ class _Parser:
         compound = {"(": self.group, "[": self.char_class, "\\": self.escape}.get(char)
         if compound is not None:
             return compound(start)
-        if char == "^" and start:
-            raise PatternError("'^' may only stand at the very start", start)
-        if char == "$" and self.at != len(self.pattern):
-            raise PatternError("'$' may only stand at the very end; write '\\$' for the character", start)
+        if char == "^" and start and self.pattern[start - 1] not in "|:(":
+            raise PatternError("'^' may only stand where a branch starts; write '\\^' for the character", start)
+        if char == "$" and self.peek() and self.peek() not in "|)":
+            raise PatternError("'$' may only stand where a branch ends; write '\\$' for the character", start)
         if char in "*+?{":
             raise PatternError(f"nothing to repeat before {char!r}", start)
         return Opaque(0) if char in "^$" else Opaque(1) if char == "." else Literal(char)
