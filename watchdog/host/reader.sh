@@ -57,7 +57,9 @@ hello() {
     header hello
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
     printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
-    limited 30 journalctl -q --no-pager --utc --list-boots </dev/null | tail -n 400 | while read -r _ id _; do
+    listed=$(limited 30 journalctl -q --no-pager --utc --list-boots </dev/null)
+    printf 'boots_rc=%s\n' $?
+    printf '%s\n' "$listed" | tail -n 400 | while read -r _ id _; do
         case $id in *[!0-9a-f]*) ;; *) [ ${#id} -eq 32 ] && printf 'boot=%s\n' "$id" ;; esac
     done
     die 0 ok

@@ -41,13 +41,16 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class Page:
     """What one page gave. `visible` counts every record shown, known or not; `stale` means another reader was quicker
-    and nothing was taken; `unreadable` counts records without a text.
+    and nothing was taken; `unreadable` counts records without a text. `first_us` and `last_us`: when journald took the
+    first and the last new line, in microseconds since boot; -1 without any.
     """
 
     lines: tuple[KernelLine, ...] = ()
     losses: tuple[Loss, ...] = ()
     visible: int = 0
     unreadable: int = 0
+    first_us: int = -1
+    last_us: int = -1
     stale: bool = False
 
 
@@ -121,16 +124,20 @@ class Reading:
         if asked != "-" and not overlap and (records or boot != self.current):
             losses.append(self._lost_place(boot, at, records))
         lines: list[KernelLine] = []
+        received: list[int] = []
         for record in records[1:] if overlap else records:
             if record.boot == boot and record.kind is not RecordKind.FOREIGN:
+                before = len(lines)
                 self._prove(boot, at, record, lines, losses)
+                received += [record.received_us] * (len(lines) - before)
         if records:
             at.cursor = records[-1].cursor
         if not more:
             at.settle_live()
             at.finished = boot != self.current
         unreadable = sum(record.message is None for record in records)
-        return Page(tuple(lines), tuple(losses), visible=len(records), unreadable=unreadable)
+        first, last = (received[0], received[-1]) if received else (-1, -1)
+        return Page(tuple(lines), tuple(losses), len(records), unreadable, first, last)
 
     def _lost_place(self, boot: str, at: BootReading, records: Sequence[Record]) -> Loss:
         """The saved cursor is not there any more: rotated away, or the whole boot is out of sight."""

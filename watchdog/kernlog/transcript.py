@@ -81,7 +81,8 @@ class Transcript:
 class Hello:
     """Who the reader is on the host, and which boots its journal shows (oldest first, as journalctl lists them).
 
-    `now` is the host's wall clock in Unix seconds. `journalctl` is its version line, empty if there is none.
+    `now` is the host's wall clock in Unix seconds. `journalctl` is its version line, empty if there is none. `listed`:
+    the list of boots was made to its end.
     """
 
     boot: str
@@ -91,6 +92,7 @@ class Hello:
     groups: frozenset[str]
     journalctl: str = ""
     boots: tuple[str, ...] = ()
+    listed: bool = True
 
     @property
     def may_read_journal(self) -> bool:
@@ -112,6 +114,7 @@ def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
             groups=frozenset(header.get("groups", "").split(",")),
             journalctl=version,
             boots=boots,
+            listed="boots_rc=124" not in texts and "boots_rc=137" not in texts,
         )
     except (KeyError, ValueError):
         return None

@@ -1,0 +1,1 @@
+"""Looking at targets: each check observes, none alerts."""

@@ -1,0 +1,203 @@
+"""Asking the reader on a host: one function per request, each with a full answer or a named trouble, never silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from watchdog.kernlog import journal, kmsg, transcript
+from watchdog.kernlog.journal import Record
+from watchdog.kernlog.kmsg import RingRecord
+from watchdog.kernlog.transcript import Hello, Transcript
+from watchdog.ssh import Answer, HostError, Reason, Session
+
+PAGE_LINES = 4000
+"""Records a page: small enough to hold, large enough that a page costs little more than its lines."""
+
+_CORRUPT = ("truncated", "corrupt", "unsupported", "bad message", "ignoring file", "failed to open")
+_PERMISSION = ("insufficient permissions", "permission denied", "not permitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A complete answer: its transcript, and what was wrong with it all the same (None: nothing)."""
+
+    transcript: Transcript
+    trouble: HostError | None
+
+
+async def ask(session: Session, request: str, take: Callable[[bytes], None], *, live: bool = False) -> Asked:
+    """Ask `request`; every data line goes to `take`. Raises HostError when the answer is not complete."""
+    frame = Transcript()
+
+    def feed(chunk: bytes) -> None:
+        for line in frame.feed(chunk):
+            take(line)
+
+    limit = {"limit_bytes": 1 << 62} if live else {}
+    answer = await session.ask(request, feed, live=live, **limit)
+    _demand_frame(frame, answer)
+    return Asked(frame, _trouble(frame, answer))
+
+
+def _demand_frame(frame: Transcript, answer: Answer) -> None:
+    """Raise unless the header, a good trailer and a good exit status were all seen."""
+    said = f": {answer.stderr.splitlines()[0][:200]}" if answer.stderr else ""
+    if frame.trailer is not None and frame.trailer.rc != 0:
+        raise _refusal(frame.trailer.rc, frame.trailer.why, said)
+    if answer.exit_status is None:
+        raise HostError(Reason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
+    if frame.header is None:
+        printed = frame.noise.decode("utf-8", "replace").strip()[:200]
+        heard = f'; the login printed "{printed}"' if printed else said
+        raise HostError(
+            Reason.COMMAND_FAILED,
+            f"the reader did not run (exit status {answer.exit_status}){heard}",
+            "The account needs a real shell with `sh`, and start-up files that neither exit nor read input. With "
+            "`forced_command: true` the reader must be installed for this key.",
+        )
+    if frame.trailer is None or answer.exit_status != 0:
+        raise HostError(
+            Reason.TRUNCATED,
+            f"the reader's answer has no proper end (exit status {answer.exit_status}){said}",
+            "It was killed, or the disk or memory is full there. The next run reads on.",
+        )
+
+
+_REFUSALS = {
+    64: (
+        Reason.CONFIG,
+        "the reader on the host refused our request",
+        "This key is restricted to the installed reader: set `forced_command: true`. "
+        "If it is set, install the reader of this version again.",
+    ),
+    69: (Reason.NO_JOURNAL, "the host has no journalctl", "Its kernel ring buffer is read instead."),
+    75: (Reason.GAP, "the kernel overwrote its ring buffer while it was read", "See `dmesg` there."),
+    77: (
+        Reason.NO_PERMISSION,
+        "this user may not read /dev/kmsg",
+        "Where there is no journal: `sudo sysctl kernel.dmesg_restrict=0`, or log in as a user that may.",
+    ),
+}
+"""Exit statuses of the reader (`die` in reader.sh; sysexits.h) and what they mean."""
+
+
+def _refusal(rc: int, why: str, said: str) -> HostError:
+    """The reader's own word for what stopped it."""
+    if rc in _REFUSALS:
+        reason, summary, advice = _REFUSALS[rc]
+        return HostError(reason, f"{summary} ({why})", advice)
+    if why.endswith(("-124", "-137")):
+        return HostError(Reason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
+    if any(word in said.lower() for word in _PERMISSION):
+        return no_permission()
+    return HostError(
+        Reason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
+    )
+
+
+def no_permission(user: str = "") -> HostError:
+    """The user may not read the system journal; journalctl itself says nothing about it and exits with 0."""
+    who = f"user {user}" if user else "this user"
+    return HostError(
+        Reason.NO_PERMISSION,
+        f"{who} may not read the kernel's lines in the journal",
+        f"Run there: `sudo usermod -aG systemd-journal {user or 'USER'}`; it counts from the next login.",
+    )
+
+
+def _trouble(frame: Transcript, answer: Answer) -> HostError | None:
+    """What makes a complete answer doubtful: anything on stderr, or a line that is too long to be a record."""
+    text = answer.stderr.lower()
+    if any(word in text for word in _PERMISSION):
+        return no_permission()
+    if any(word in text for word in _CORRUPT):
+        return HostError(
+            Reason.CORRUPT,
+            f"the journal is damaged: {answer.stderr.splitlines()[0][:200]}",
+            "Run `sudo journalctl --verify` there and move the damaged file out of the way.",
+        )
+    if text:
+        return HostError(
+            Reason.STDERR,
+            f'the host complained: "{answer.stderr.splitlines()[0][:200]}"',
+            "Something may be missing from what was read. Log in by hand and make the complaint go away.",
+        )
+    return damaged(frame.overlong)
+
+
+def damaged(count: int) -> HostError | None:
+    """Lines of an answer that are no records, if there are any."""
+    if count == 0:
+        return None
+    return HostError(
+        Reason.CORRUPT, f"{count} lines of the answer could not be understood", "Run `sudo journalctl --verify` there."
+    )
+
+
+async def greet(session: Session) -> Hello:
+    """Who we are on the host and which boots it shows."""
+    lines: list[bytes] = []
+    asked = await ask(session, "read1 hello", lines.append)
+    greeting = transcript.hello(asked.transcript.header or {}, lines)
+    if greeting is None or len(greeting.boot) != 32:
+        raise HostError(
+            Reason.CORRUPT, "the reader's greeting could not be understood", "Install this version's reader."
+        )
+    if not greeting.listed:
+        raise HostError(
+            Reason.TIMEOUT, "journalctl could not list the boots in 30 s on the host", "Is its disk hanging?"
+        )
+    return greeting
+
+
+class Records:
+    """Collects the records of one page as its lines come in."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.records: list[Record] = []
+        self.lines = 0
+        self.bad = 0
+
+    def take(self, line: bytes) -> None:
+        """Take one data line."""
+        self.lines += 1
+        record = journal.parse(line)
+        if record is None:
+            self.bad += 1
+        else:
+            self.records.append(record)
+
+
+async def ring(session: Session) -> tuple[list[RingRecord], HostError | None]:
+    """The kernel's ring buffer. An overrun while reading is read again; what was lost shows in the numbers."""
+    for _ in range(3):
+        records: list[RingRecord] = []
+        bad = 0
+
+        def take(line: bytes, records: list[RingRecord] = records) -> None:
+            nonlocal bad
+            record = kmsg.parse(line)
+            if record is not None:
+                records.append(record)
+            elif not kmsg.is_continuation(line):
+                bad += 1
+
+        try:
+            asked = await ask(session, "read1 kmsg", take)
+        except HostError as error:
+            if error.reason is not Reason.GAP:
+                raise
+        else:
+            return records, asked.trouble or damaged(bad)
+    raise HostError(
+        Reason.GAP, "the kernel overwrites its ring buffer faster than it can be read", "See `dmesg` there."
+    )
+
+
+async def crash_records(session: Session) -> tuple[str, ...]:
+    """What the firmware kept of a crash, as text lines; empty if it kept nothing or we may not look."""
+    lines: list[bytes] = []
+    await ask(session, "read1 pstore", lines.append)
+    return tuple(line.decode("ascii", "replace") for line in lines)

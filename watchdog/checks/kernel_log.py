@@ -1,0 +1,128 @@
+"""The check `kernel_log/<host>`: reads a host's kernel log to its end, and proves it (design §5.2)."""
+
+from __future__ import annotations
+
+from watchdog.checks import host_requests as requests
+from watchdog.checks.follow import Commit, follow
+from watchdog.checks.host_log import HostLog
+from watchdog.checks.host_pages import Found, read_pages, read_ring
+from watchdog.checks.kernel_words import readable, stream_condition
+from watchdog.clock import Clock
+from watchdog.config import HostSettings
+from watchdog.kernlog.matcher import Matcher
+from watchdog.kernlog.transcript import Hello
+from watchdog.model import CheckResult, Json, Observation
+from watchdog.ssh import HostError, Reason, Session, reading
+
+OVERALL_SHARE = 0.8
+"""A scan with page after page to read may take this share of its interval; then it says that it is behind."""
+STREAM_GRACE_S = 2.0
+"""What a scan finds must come over the live stream within this time."""
+
+
+class KernelLogCheck:
+    """Scans one host, and follows it live beside that. One object per host, kept for as long as it is configured."""
+
+    def __init__(self, host: HostSettings, matcher: Matcher, clock: Clock, *, jump: HostSettings | None = None) -> None:
+        """`jump` is the configured host that `host.jump` names, None if it is an address."""
+        self._host = host
+        self._clock = clock
+        self._jump = jump
+        self._log = HostLog(host, matcher)
+
+    @property
+    def key(self) -> str:
+        """`kernel_log/<host>`."""
+        return f"kernel_log/{self._host.name}"
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one scan to the next."""
+        return self._host.kernel_log.interval_s
+
+    async def run(self, memory: Json | None, now: float) -> CheckResult:
+        """Scan once. The first observation is the condition "could I read it all", the others are occurrences.
+
+        `memory` is used only when this process remembers nothing yet. The result's memory must be stored together with
+        its observations, and results in the order they were handed out.
+        """
+        self._log.recall(memory)
+        started = self._clock.monotonic()
+        found = Found()
+        try:
+            trouble = await self._scan(found)
+        except HostError as error:
+            trouble = error
+        else:
+            trouble = trouble or found.trouble
+        took = self._clock.monotonic() - started
+        conditions = [readable(self._host, trouble, now, took, found.lines, found.how)]
+        if self._log.stream.wanted and found.visible:
+            conditions.append(await self._judge_stream(found, now))
+        return self._log.result(*conditions)
+
+    async def _scan(self, found: Found) -> HostError | None:
+        """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""
+        limit_s = self._host.kernel_log.timeout_s
+        until = self._clock.monotonic() + max(limit_s, OVERALL_SHARE * self.interval_s)
+        async with reading(self._host, limit_s, jump=self._jump) as session:
+            hello = await requests.greet(session)
+            await read_pages(session, self._log, hello, self._clock, found, until=until)
+            return await self._blind(session, hello, found)
+
+    async def _blind(self, session: Session, hello: Hello, found: Found) -> HostError | None:
+        """Nothing visible of the running boot is blindness: say which, or read the ring buffer instead."""
+        if found.visible and found.kernel_visible:
+            return None
+        if hello.journalctl and not hello.may_read_journal:
+            return requests.no_permission(self._host.user)
+        try:
+            await read_ring(session, self._log, hello, self._clock, found)
+        except HostError as error:
+            if error.reason not in {Reason.NO_PERMISSION, Reason.COMMAND_FAILED}:
+                raise
+            return _nothing_there(hello, error)
+        return None
+
+    async def _judge_stream(self, found: Found, now: float) -> Observation:
+        """Whether the live stream brought what this scan found; it gets a moment to catch up."""
+        stream = self._log.stream
+        if stream.open and found.last_us > stream.last_us:
+            await self._clock.sleep(STREAM_GRACE_S)
+        trouble = None
+        if not stream.open:
+            trouble = stream.trouble or HostError(Reason.RESET, "the live stream is not connected yet")
+        elif found.skipped or found.last_us > stream.last_us:
+            trouble = HostError(
+                Reason.SILENT_STREAM,
+                f"the stream is open, but the scan found {found.lines} lines it did not bring",
+                "It is opened anew. If this comes again, restart systemd-journald there.",
+            )
+            stream.restart.set()
+        return stream_condition(self._host, trouble, now)
+
+    async def follow(self, commit: Commit, memory: Json | None) -> None:
+        """Keep one live stream for ever: every line is classified as it comes, and `commit` gets what came of it.
+
+        Ends only by cancellation or by an exception of `commit`; what that could not store waits for the next result.
+        """
+        self._log.recall(memory)
+        self._log.stream.wanted = True
+        try:
+            await follow(self._host, self._jump, self._log, self._clock, commit)
+        finally:
+            self._log.stream.wanted = self._log.stream.open = False
+
+
+def _nothing_there(hello: Hello, ring: HostError) -> HostError:
+    if not hello.journalctl or not hello.boots:
+        return HostError(
+            Reason.NO_JOURNAL,
+            f"the host keeps no journal, and {ring.summary}",
+            "Set `Storage=persistent` in its journald.conf, or let this user read /dev/kmsg.",
+        )
+    return HostError(
+        Reason.EMPTY_BOOT,
+        "the journal shows not one kernel line of the running boot",
+        "Does `journalctl -k` show lines to this user? See `ReadKMsg=` and `Storage=` in journald.conf, and the disk.",
+    )

@@ -1,0 +1,10 @@
+"""Running the packaged reader on a host over SSH, and naming every way that can fail. Nothing else is ever run.
+
+`reading` opens a session under one deadline. asyncssh is imported inside the functions that connect, so that the
+command line stays light; with it comes its server half, which it always loads and this package never uses.
+"""
+
+from watchdog.ssh.failure import HostError, Reason
+from watchdog.ssh.session import Answer, Session, reading
+
+__all__ = ["Answer", "HostError", "Reason", "Session", "reading"]

@@ -1,0 +1,108 @@
+"""What we log in with: known host keys and our own key, read at every connection, so that a change needs no restart."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from watchdog.config import HostSettings
+from watchdog.ssh.failure import HostError, Reason, Stage
+
+if TYPE_CHECKING:
+    import asyncssh
+
+
+def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
+    """The arguments of `asyncssh.connect` for `host`. Reads files and may take half a second for an encrypted key.
+
+    Raises HostError with reason `config` for a file or a key that cannot be used.
+    """
+    known_hosts = _known_hosts(host)
+    stage.known_keys = _count_known(known_hosts, host)
+    given: dict[str, Any] = {
+        "port": host.port,
+        "username": host.user,
+        "known_hosts": known_hosts,
+        "agent_forwarding": False,
+        "password_auth": False,
+        "kbdint_auth": False,
+        "gss_auth": False,
+        "host_based_auth": False,
+        "compression_algs": ["none"],
+        # One deadline around everything rules; these must only never be shorter than it.
+        "connect_timeout": None,
+        "login_timeout": 0,
+    }
+    if not host.ssh_config:
+        given["config"] = None
+    if not host.agent:
+        given["agent_path"] = None
+    elif not os.environ.get("SSH_AUTH_SOCK"):
+        raise HostError(
+            Reason.CONFIG,
+            "`agent: true`, but this process has no SSH agent (SSH_AUTH_SOCK is not set)",
+            "A service has none: use `identity_file` with a key of its own.",
+        )
+    keys = _client_keys(host)
+    if keys or not host.ssh_config:
+        given["client_keys"] = keys
+    if not keys and not host.agent and not host.ssh_config:
+        raise HostError(
+            Reason.CONFIG, f"host {host.name} has no key to log in with", "Set `identity_file`, `identity` or `agent`."
+        )
+    return given
+
+
+def _known_hosts(host: HostSettings) -> bytes:
+    path = Path(host.known_hosts).expanduser()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise HostError(
+            Reason.CONFIG,
+            f"the known_hosts file {host.known_hosts} cannot be read: {(error.strerror or 'error').lower()}",
+            f"Create it: `ssh-keyscan -p {host.port} {host.address} > {host.known_hosts}`, and compare it.",
+        ) from None
+
+
+def _count_known(known_hosts: bytes, host: HostSettings) -> int:
+    """How many keys `known_hosts` trusts for this host."""
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    try:
+        trusted, authorities, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
+    except ValueError as error:
+        raise HostError(
+            Reason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
+        ) from None
+    return len(trusted) + len(authorities)
+
+
+def _client_keys(host: HostSettings) -> list[asyncssh.SSHKey]:
+    """Our private key, decrypted; empty when the host is reached through an agent or the user's ssh_config."""
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    passphrase = host.passphrase.reveal() if host.passphrase else None
+    name = host.identity_file or "`identity`"
+    try:
+        if host.identity is not None:
+            return [asyncssh.import_private_key(host.identity.reveal(), passphrase)]
+        if host.identity_file is not None:
+            return [asyncssh.import_private_key(Path(host.identity_file).expanduser().read_bytes(), passphrase)]
+    except OSError as error:
+        raise HostError(
+            Reason.CONFIG,
+            f"the key file {name} cannot be read: {(error.strerror or 'error').lower()}",
+            "Check `identity_file` and its owner and permissions.",
+        ) from None
+    except asyncssh.KeyEncryptionError:
+        raise HostError(
+            Reason.CONFIG, f"the passphrase does not open the key {name}", "Correct `passphrase`."
+        ) from None
+    except ValueError as error:  # KeyImportError; its text never holds key material
+        locked = passphrase is None and "passphrase" in str(error).lower()
+        problem = "is protected by a passphrase" if locked else "is no private key that can be read"
+        advice = "Set `passphrase`, or use a key without one." if locked else "Make one: `ssh-keygen -t ed25519`."
+        raise HostError(Reason.CONFIG, f"the key {name} {problem}", advice) from None
+    return []

@@ -1,0 +1,238 @@
+"""One SSH session with a host: connect, send the reader script, take its answer. One deadline over all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from watchdog.config import HostSettings
+from watchdog.ssh.failure import HostError, Reason, Stage, endpoint, out_of_time
+from watchdog.ssh.login import options
+from watchdog.ssh.naming import named
+
+if TYPE_CHECKING:
+    import asyncssh
+
+ANSWER_LIMIT_BYTES = 64 << 20
+STDERR_LIMIT_BYTES = 4096
+CHUNK_BYTES = 65536
+CLOSE_S = 2.0
+REQUEST_CHARACTERS = 400
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a request ended: the exit status (None: the connection died) and the first of what stood on stderr."""
+
+    exit_status: int | None
+    stderr: str
+
+
+class Session:
+    """An open connection on which requests are asked, one after another or beside each other."""
+
+    def __init__(
+        self,
+        host: HostSettings,
+        connection: asyncssh.SSHClientConnection,
+        stage: Stage,
+        timer: asyncio.Timeout,
+        timeout_s: float,
+    ) -> None:
+        """Made by `reading`."""
+        self._timeout_s = timeout_s
+        self._host = host
+        self._connection = connection
+        self._stage = stage
+        self._timer = timer
+
+    def proceed(self) -> None:
+        """Start the deadline anew: a whole page has come, so the host is alive and there is progress."""
+        self._timer.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
+
+    def without_deadline(self) -> None:
+        """From now on only the keepalive ends this session: for a live stream.
+
+        Without it a stream from a locked-up machine stays "open, silent" for ever, even after its reboot (measured).
+        """
+        self._timer.reschedule(None)
+        self._connection.set_keepalive(KEEPALIVE_S, KEEPALIVE_COUNT)
+
+    async def ask(
+        self, request: str, take: Callable[[bytes], None], *, limit_bytes: int = ANSWER_LIMIT_BYTES, live: bool = False
+    ) -> Answer:
+        """Run the reader with `request`, handing each piece of its output to `take` as it comes.
+
+        With `live` the reader's standard input stays open, so that it ends when the connection does. Raises HostError
+        when more than `limit_bytes` come.
+        """
+        if len(request) > REQUEST_CHARACTERS or not request.isascii() or not request.isprintable():
+            raise HostError(
+                Reason.LOCAL, "a request to the reader that it would refuse", "Please report this.", ours=True
+            )
+        import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+        self._stage.running = request.split(" ")[1] if " " in request else request
+        try:
+            answer = await self._run(request, take, limit_bytes, live=live)
+        except (OSError, asyncssh.Error) as error:
+            raise named(self._host, error, self._stage) from None
+        self._stage.running = ""
+        return answer
+
+    async def _run(self, request: str, take: Callable[[bytes], None], limit_bytes: int, *, live: bool) -> Answer:
+        process = await self._start(request, live=live)
+        try:
+            errors = asyncio.create_task(_first_bytes(process.stderr))
+            try:
+                await self._drain(process, take, limit_bytes)
+                stderr = await errors
+            finally:
+                errors.cancel()
+            await process.wait_closed()
+        finally:
+            process.close()
+        return Answer(process.exit_status, stderr.decode("utf-8", "replace").strip())
+
+    async def _start(self, request: str, *, live: bool) -> asyncssh.SSHClientProcess[bytes]:
+        """Start the reader: as the key's forced command, or as a script on the standard input of `sh`."""
+        installed = self._host.forced_command
+        command = request if installed else f"sh -s -- {shlex.quote(request)}"
+        # The only place in this program that runs something on another machine.
+        process: asyncssh.SSHClientProcess[bytes] = await self._connection.create_process(command, encoding=None)
+        with suppress(BrokenPipeError, ConnectionError):  # it may have ended already; its answer says why
+            if not installed:
+                process.stdin.write(script())
+                await process.stdin.drain()
+            if not live:
+                process.stdin.write_eof()
+        return process
+
+    async def _drain(
+        self, process: asyncssh.SSHClientProcess[bytes], take: Callable[[bytes], None], limit_bytes: int
+    ) -> None:
+        taken = 0
+        while chunk := await process.stdout.read(CHUNK_BYTES):
+            taken += len(chunk)
+            if taken > limit_bytes:
+                raise HostError(
+                    Reason.TRUNCATED,
+                    f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one page",
+                    "This is no kernel log. Log in by hand and see what the login prints.",
+                )
+            take(chunk)
+
+
+async def _first_bytes(stream: asyncssh.SSHReader[bytes]) -> bytes:
+    """The first bytes of `stream`, read to its end: unread stderr would stall the command (shared window)."""
+    kept = b""
+    while chunk := await stream.read(CHUNK_BYTES):
+        if len(kept) < STDERR_LIMIT_BYTES:
+            kept += chunk[: STDERR_LIMIT_BYTES - len(kept)]
+    return kept
+
+
+def script() -> bytes:
+    """The reader script as it is packaged."""
+    return (resources.files("watchdog") / "host" / "reader.sh").read_bytes()
+
+
+@asynccontextmanager
+async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | None = None) -> AsyncIterator[Session]:
+    """A session with `host`; everything inside the `async with` shares the one deadline of `timeout_s` seconds.
+
+    `jump` is the machine to go through, if it is one of the configured hosts; else `host.jump` is taken apart. Raises
+    HostError for everything that goes wrong with the connection, at any time while it is open.
+    """
+    stage = Stage()
+    connections: list[asyncssh.SSHClientConnection] = []
+    timer = asyncio.timeout(timeout_s)
+    try:
+        async with timer:
+            tunnel = None
+            if host.jump:
+                tunnel = await _connect_jump(jump or _parse_jump(host), connections)
+            connection = await _connect(host, stage, connections, tunnel)
+            yield Session(host, connection, stage, timer, timeout_s)
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        raise out_of_time(host, stage, timeout_s) from None
+    finally:
+        await _close(connections)
+
+
+async def _connect(
+    host: HostSettings,
+    stage: Stage,
+    connections: list[asyncssh.SSHClientConnection],
+    tunnel: asyncssh.SSHClientConnection | None = None,
+) -> asyncssh.SSHClientConnection:
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    encrypted = host.passphrase is not None  # bcrypt takes half a second: not on the event loop
+    given = await asyncio.to_thread(options, host, stage) if encrypted else options(host, stage)
+
+    class Watcher(asyncssh.SSHClient):
+        """Notes how far the connection came. Trusts nothing that `known_hosts` does not."""
+
+        def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+            stage.connected = True
+            stage.version = lambda: str(conn.get_extra_info("server_version") or "")
+
+        def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
+            stage.offered_key = f"{key.get_algorithm()} {key.get_fingerprint()}"
+            return False
+
+        def begin_auth(self, _username: str) -> None:
+            stage.exchanged = True
+
+        def auth_completed(self) -> None:
+            stage.authenticated = True
+
+    if tunnel is not None:
+        given["tunnel"] = tunnel
+    try:
+        connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
+    except (OSError, asyncssh.Error) as error:
+        raise named(host, error, stage) from None
+    connections.append(connection)
+    return connection
+
+
+def _parse_jump(host: HostSettings) -> HostSettings:
+    """`[user@]address[:port]` as a host that is logged in to like `host` itself."""
+    user, _, rest = (host.jump or "").rpartition("@")
+    address, _, port = rest.rpartition(":")
+    if not port.isdigit() or not address or (":" in address and not address.startswith("[")):
+        address, port = rest, "22"
+    name = f"{host.name}'s jump host"
+    return replace(host, name=name, address=address.strip("[]"), port=int(port), user=user or host.user, jump=None)
+
+
+async def _connect_jump(
+    jump: HostSettings, connections: list[asyncssh.SSHClientConnection]
+) -> asyncssh.SSHClientConnection:
+    """Open the way through `jump`. What fails there says nothing about the host behind it: our road."""
+    try:
+        return await _connect(jump, Stage(), connections)
+    except HostError as error:
+        raise HostError(
+            Reason.JUMP, f"the jump host cannot be used: {error.summary}", error.advice, ours=True
+        ) from None
+
+
+async def _close(connections: list[Any]) -> None:
+    """Close at once: a frozen peer must not keep us."""
+    for connection in reversed(connections):
+        connection.abort()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await connection.wait_closed()
