@@ -1,7 +1,7 @@
 """Who hears what, when. Pure: the plan, the decision about every incident, silences, folding, incident ids."""
 
 from watchdog.policy.decision import OUTBOX_LIMIT, Circumstances, Decision, DecisionReason, decide, ended
-from watchdog.policy.fold import blind_observation, inhibitor_of
+from watchdog.policy.fold import blind_observation, inhibitor_of, may_inhibit
 from watchdog.policy.incident_id import incident_id
 from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
 from watchdog.policy.queue import Fate, Waiting, fate, pause_s, row_pause_s
@@ -26,6 +26,7 @@ __all__ = [
     "inhibitor_of",
     "maintained_by",
     "matches",
+    "may_inhibit",
     "next_window",
     "pause_s",
     "row_pause_s",

@@ -33,6 +33,11 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
     return None
 
 
+def may_inhibit(incident: Incident) -> bool:
+    """Whether other incidents could fold into this one at all."""
+    return _is_host_down(incident) or _is_own_road(incident)
+
+
 def _is_host_down(incident: Incident) -> bool:
     kind, _, host = incident.key.partition("/")
     return kind == "kernel_log" and "/" not in host and incident.reason in HOST_DOWN_REASONS

@@ -74,10 +74,10 @@ class AlertPlan:
 
     def covers(self, key: str) -> bool:
         """Whether `key` is still watched: a target of the plan, or the watchdog itself."""
-        if key.startswith(BLIND_PREFIX):
-            key = key.removeprefix(BLIND_PREFIX)
+        key = key.removeprefix(BLIND_PREFIX)
         if key.startswith(DELIVERY_PREFIX):
-            return any(receiver.name == key.removeprefix(DELIVERY_PREFIX) for receiver in self.receivers)
+            name = key.removeprefix(DELIVERY_PREFIX).partition("/")[0]
+            return any(receiver.name == name for receiver in self.receivers)
         return key.startswith("self/") or self.target_of(key) is not None
 
     def thresholds_for(self, key: str) -> Thresholds:
@@ -97,7 +97,7 @@ class AlertPlan:
         """
         target = self.target_of(check_key)
         named = target.receivers if target else tuple(receiver.name for receiver in self.receivers)
-        deaf = labels.get("receiver") if check_key.startswith("self/delivery/") else None
+        deaf = labels.get("receiver") if check_key.startswith(DELIVERY_PREFIX) else None
         return tuple(
             receiver.name
             for receiver in self.receivers
