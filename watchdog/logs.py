@@ -78,3 +78,10 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self._clean(item) for item in value]
         return value
+
+
+def warn_of(warnings: Iterable[object]) -> None:
+    """Log each configuration warning, in the words `validate` uses."""
+    log = structlog.get_logger("configuration")
+    for warning in warnings:
+        log.warning("configuration_warning", problem=str(warning))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, runtime_checkable
 
 import structlog
 
@@ -15,8 +16,25 @@ log = structlog.get_logger("scheduler")
 SPREAD_PER_CHECK_S = 0.05
 """Starts are spread by this much per check, within one interval: no burst at start, first results at once."""
 
-Take = Callable[[str, CheckResult], Awaitable[object]]
+LIVE_RESTART_S = 30.0
+"""A live part that ended by a bug of ours is started again after this long."""
+
+Take = Callable[[str, CheckResult], Awaitable[None]]
 Memory = Callable[[str], Json | None]
+
+
+@runtime_checkable
+class Live(Protocol):
+    """A check that also follows its target live, beside its runs."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it is to be followed."""
+        ...
+
+    async def follow(self, commit: Callable[[CheckResult], Awaitable[None]], memory: Json | None) -> None:
+        """Hand each piece of news to `commit`, for ever."""
+        ...
 
 
 class Scheduler:
@@ -31,7 +49,7 @@ class Scheduler:
         self._clock = clock
         self._take = take
         self._memory = memory
-        self._tasks: dict[str, tuple[Check, asyncio.Task[None]]] = {}
+        self._tasks: dict[str, tuple[Check, tuple[asyncio.Task[None], ...]]] = {}
         self._started = asyncio.Event()
         self._report_health_of: set[str] = set()
         self.last_completed_at: dict[str, float] = {}
@@ -44,20 +62,24 @@ class Scheduler:
     def replace(self, checks: Iterable[Check]) -> None:
         """Run exactly `checks` from now on. A check that is already running as the same object goes on undisturbed."""
         wanted = {check.key: check for check in checks}
-        for key, (check, task) in list(self._tasks.items()):
+        for key, (check, tasks) in list(self._tasks.items()):
             if wanted.get(key) is not check:
-                task.cancel()
+                for task in tasks:
+                    task.cancel()
                 del self._tasks[key]
                 self._report_health_of.discard(key)
         new = [check for key, check in wanted.items() if key not in self._tasks]
         for position, check in enumerate(new):
             delay_s = position * min(SPREAD_PER_CHECK_S, check.interval_s / max(len(new), 1))
-            self._tasks[check.key] = (check, asyncio.create_task(self._loop(check, delay_s), name=check.key))
+            tasks = [asyncio.create_task(self._loop(check, delay_s), name=check.key)]
+            if isinstance(check, Live) and check.live:
+                tasks.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
+            self._tasks[check.key] = (check, tuple(tasks))
 
     async def run(self) -> None:
         """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
         while True:
-            tasks = [task for _, task in self._tasks.values()]
+            tasks = self._all_tasks()
             if not tasks:
                 await asyncio.sleep(0.2)
                 continue
@@ -68,11 +90,24 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Cancel all runs and wait for them; a cancelled run counts for nothing."""
-        tasks = [task for _, task in self._tasks.values()]
+        tasks = self._all_tasks()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+
+    def _all_tasks(self) -> list[asyncio.Task[None]]:
+        return [task for _, tasks in self._tasks.values() for task in tasks]
+
+    async def _live(self, key: str, check: Live) -> None:
+        while True:
+            try:
+                await check.follow(lambda result: self._take(key, result), self._memory(key))
+            except Exception as error:  # our bug, as in `run_once`: the scan goes on, the stream is tried again
+                log.exception("live_bug", check=key)
+                await self._take(key, CheckResult((_bug(key, error, self._clock.wall()),)))
+            self._report_health_of.add(key)
+            await self._clock.sleep(LIVE_RESTART_S)
 
     async def _loop(self, check: Check, delay_s: float) -> None:
         planned = self._clock.monotonic() + delay_s
@@ -96,36 +131,36 @@ class Scheduler:
                 result = await check.run(self._memory(check.key), now)
         except Exception as error:  # our bug: caught once, logged, and an incident of its own
             log.exception("check_bug", check=check.key)
-            result = CheckResult((_bug(check, error, self._clock.wall()),))
+            result = CheckResult((_bug(check.key, error, self._clock.wall()),))
             self._report_health_of.add(check.key)
         else:
             if check.key in self._report_health_of:
-                result = CheckResult((*result.observations, _no_bug(check, self._clock.wall())), result.memory)
+                result = CheckResult((*result.observations, _no_bug(check.key, self._clock.wall())), result.memory)
         await self._take(check.key, result)
         return result
 
 
-def _bug(check: Check, error: Exception, now: float) -> Observation:
+def _bug(key: str, error: Exception, now: float) -> Observation:
     """The failed observation about ourselves that a check's exception becomes."""
     what = "took far too long" if isinstance(error, TimeoutError) else f"raised {type(error).__name__}"
     return Observation(
-        key=f"self/check/{check.key}",
+        key=f"self/check/{key}",
         verdict=Verdict.FAIL,
         reason="bug",
         severity=Severity.WARN,
-        summary=f"the check {check.key} {what}: its target is not being watched. The log has the traceback.",
+        summary=f"the check {key} {what}: its target is not being watched. The log has the traceback.",
         at=now,
-        evidence=(Evidence(now, "watchdog", f"{type(error).__name__} in {check.key}"),),
+        evidence=(Evidence(now, "watchdog", f"{type(error).__name__} in {key}"),),
     )
 
 
-def _no_bug(check: Check, now: float) -> Observation:
+def _no_bug(key: str, now: float) -> Observation:
     """The passing counterpart of `_bug`."""
     return Observation(
-        key=f"self/check/{check.key}",
+        key=f"self/check/{key}",
         verdict=Verdict.PASS,
         reason="ok",
         severity=Severity.WARN,
-        summary=f"the check {check.key} runs",
+        summary=f"the check {key} runs",
         at=now,
     )

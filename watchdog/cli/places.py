@@ -1,0 +1,28 @@
+"""Where a command finds its configuration and its state."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import platformdirs
+
+config_option = click.option(
+    "--config", "config_file", metavar="FILE", help="Configuration file. [default: see `validate --help`]"
+)
+state_dir_option = click.option(
+    "--state-dir",
+    metavar="DIR",
+    help="Where state is kept. [default: $STATE_DIRECTORY, else your platform's own place]",
+)
+
+
+def state_dir_of(option: str | None, configured: str | None = None) -> Path:
+    """The state directory: `option`, else the configuration's, else systemd's, else the platform's own."""
+    if option or configured:
+        return Path(option or configured or "")
+    from_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if from_systemd:
+        return Path(from_systemd)
+    return Path(platformdirs.user_state_dir("inference-watchdog"))

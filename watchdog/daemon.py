@@ -1,0 +1,158 @@
+"""The composition root: builds everything from a configuration, runs it, reloads it, and stops it in time.
+
+Usable in-process: `Daemon(load, state_dir).run()` returns after `stop()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from watchdog.chat import ChatClient
+from watchdog.checks import build_checks
+from watchdog.clock import Clock, SystemClock
+from watchdog.config import Config
+from watchdog.errors import ConfigError
+from watchdog.ingest import Ingest
+from watchdog.message import Redactor
+from watchdog.model import Check, CheckResult
+from watchdog.outbox import Outbox
+from watchdog.policy import AlertPlan
+from watchdog.scheduler import Scheduler
+from watchdog.store import Store
+
+log = structlog.get_logger("daemon")
+
+TICK_S = 1.0
+"""How often time itself is taken in: reminders, quiet occurrences, wishes of commands. The design's slow tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is built once and lives as long as the daemon."""
+
+    store: Store
+    ingest: Ingest
+    outbox: Outbox
+    scheduler: Scheduler
+    chat: ChatClient
+
+
+class Daemon:
+    """Watches what the configuration names until it is told to stop."""
+
+    def __init__(self, load: Callable[[], Config], state_dir: Path, *, clock: Clock | None = None) -> None:
+        """`load` reads the configuration anew each time it is called and raises ConfigError for a bad one."""
+        self._load = load
+        self._state_dir = state_dir
+        self._clock = clock or SystemClock()
+        self._stop = asyncio.Event()
+        self._hang_up = asyncio.Event()
+        self._running: dict[str, tuple[object, Check]] = {}
+        self._last_seen: dict[str, tuple[str, str]] = {}
+
+    def stop(self) -> None:
+        """Stop soon; what is running is cancelled and counts for nothing."""
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read the configuration again soon; a bad one is refused and the old one goes on."""
+        self._hang_up.set()
+
+    async def run(self) -> None:
+        """Run until `stop`. Raises ConfigError or StoreError before anything is started, and our own bugs later."""
+        config = self._load()
+        store = Store.open(self._state_dir, self._clock.wall())
+        try:
+            async with ChatClient() as chat:
+                await self._run(config, store, chat)
+        finally:
+            await store.close()
+        log.info("stopped")
+
+    async def _run(self, config: Config, store: Store, chat: ChatClient) -> None:
+        ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=Redactor(config.secrets))
+        outbox = Outbox(store, ingest, self._clock, config.receivers)
+        scheduler = Scheduler(self._clock, self._taking(ingest), store.memory)
+        parts = _Parts(store, ingest, outbox, scheduler, chat)
+        await ingest.start()
+        scheduler.replace(self._checks(config, chat))
+        log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(scheduler.run(), name="scheduler"),
+                group.create_task(outbox.run(), name="outbox"),
+                group.create_task(self._tick(ingest), name="tick"),
+                group.create_task(self._reloading(parts), name="reload"),
+            ]
+            await self._stop.wait()
+            log.info("stopping")
+            await scheduler.stop()
+            for loop in loops:
+                loop.cancel()
+
+    def _checks(self, config: Config, chat: ChatClient) -> Iterable[Check]:
+        """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""
+        by_name = {host.name: host for host in config.hosts}
+        settings: dict[str, object] = {f"generation/{server.name}": server for server in config.servers}
+        for host in config.hosts:
+            settings[f"kernel_log/{host.name}"] = (host, by_name.get(host.jump or ""), config.rules)
+        kept = {}
+        for check in build_checks(config, self._clock, chat):
+            before, running = self._running.get(check.key, (None, check))
+            kept[check.key] = (settings[check.key], running if before == settings[check.key] else check)
+        self._running = kept
+        return [check for _, check in kept.values()]
+
+    def _taking(self, ingest: Ingest) -> Callable[[str, CheckResult], Awaitable[None]]:
+        async def take(key: str, result: CheckResult) -> None:
+            for seen in result.observations:
+                now = (seen.verdict.value, seen.reason)
+                say = log.debug if self._last_seen.get(seen.key) == now else log.info
+                self._last_seen[seen.key] = now
+                say(
+                    "observation",
+                    check=seen.key,
+                    verdict=seen.verdict.value,
+                    reason=seen.reason,
+                    severity=seen.severity.value,
+                    summary=seen.summary,
+                    duration_s=round(seen.duration_s, 3),
+                )
+            await ingest.take(key, result)
+
+        return take
+
+    async def _tick(self, ingest: Ingest) -> None:
+        while True:
+            await self._clock.sleep(TICK_S)
+            await ingest.tick()
+
+    async def _reloading(self, parts: _Parts) -> None:
+        while True:
+            await self._hang_up.wait()
+            self._hang_up.clear()
+            try:
+                config = await asyncio.to_thread(self._load)
+            except ConfigError as error:
+                for problem in error.problems:
+                    log.error("configuration_problem", problem=str(problem))
+                log.error("reload_refused", advice="The old configuration goes on. Correct the file and reload again.")
+                continue
+            await parts.ingest.replan(AlertPlan.from_config(config), Redactor(config.secrets))
+            parts.outbox.replace(config.receivers)
+            parts.scheduler.replace(self._checks(config, parts.chat))
+            log.info("reloaded", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
+
+
+def handle_signals(daemon: Daemon) -> None:
+    """SIGTERM and SIGINT stop the daemon, SIGHUP reloads its configuration. Call it inside the running loop."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, daemon.stop)
+    loop.add_signal_handler(signal.SIGINT, daemon.stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
