@@ -2,8 +2,8 @@
 
 Kernel lines are partly chosen by others (device names, process names), and rule files by users, so no pattern may be
 able to make the matcher slow. Allowed are plain text, `.`, classes `[…]`, `\\d`, `\\w`, `\\b`, groups, `|`, the
-repeats `* + ? {m,n}`, `^` where a branch starts and `$` where one ends. Everything here means the same in Python's `re` on bytes,
-in Hyperscan and, for patterns without `\\d`, in GNU `grep -E`.
+repeats `* + ? {m,n}`, `^` where a branch starts and `$` where one ends. Everything here means the same in Python's `re`
+on bytes, in Hyperscan and, for patterns without `\\d`, in GNU `grep -E`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ MIN_LITERAL_CHARS = 3
 """Every rule must hold a fixed text at least this long: it is what the fast pass over a log looks for."""
 
 MAX_ALTERNATIVES = 24
+MAX_CLASS_TEXTS = 4
 _PUNCTUATION = frozenset(r".^$*+?{}[]\|()-/ :=#'\"<>!&@,;%~")
 _SAFE = frozenset(chr(code) for code in range(0x20, 0x7F)) - frozenset("\"\\/<>&'")
 """Characters that every JSON encoder leaves as they are, so a text is found in JSON logs as in plain ones."""
@@ -140,9 +141,9 @@ class _Parser:
         return node
 
     def char_class(self, start: int) -> Node:
-        if self.peek() == "^":
-            self.at += 1
-        first = True
+        negated = self.peek() == "^"
+        self.at += negated
+        first, plain, members = True, not negated, ""
         while (char := self.peek()) and (char != "]" or first):
             first = False
             self.at += 1
@@ -152,9 +153,13 @@ class _Parser:
                 if not (self.peek() in ("d", "w", "t", "n") or self.peek() in _PUNCTUATION):
                     raise PatternError(f"'\\{self.peek()}' is not part of the rule language", self.at - 1)
                 self.at += 1
+            plain = plain and char not in "\\-"
+            members += char
         if not char:
             raise PatternError("this '[' is never closed", start)
         self.at += 1
+        if plain and len(members) <= MAX_CLASS_TEXTS:
+            return Choice(tuple(Literal(member) for member in members))
         return Opaque(1)
 
     def repeated(self, node: Node) -> Node:

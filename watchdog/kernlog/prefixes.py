@@ -1,0 +1,188 @@
+"""What stands before the message in a text line of a kernel log: times, priority, caller, host, program."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_PRIORITY = re.compile(r"<(\d{1,4})>(?:1 (?=\d{4}-))?")
+_DECODED = re.compile(
+    r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|res\d|local\d) *:[a-z]{3,7} *: ?"
+)
+_STAMP = re.compile(r"\[ {0,12}(\d{1,10}\.\d{1,9})(?:@\d{1,3})?\] ?")
+_OTHER_STAMP = re.compile(
+    r"\[(?: {0,8}[+-]\d{1,9}\.\d{1,9}|\.\.\.| {0,8}[CT]\d{1,8}|[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d(?::\d\d)?"
+    r"|(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d{1,9})? \d{4})"
+    r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?))\] ?"
+)
+_ISO = re.compile(
+    r"(?:[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d| UTC\b)?)"
+    r"(?: [A-Z]{3,5}\b)?:? "
+)
+_SHORT = re.compile(
+    r"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) {1,2}(\d{1,2})(?: (\d{4}))? (\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?"
+    r"(?: (\d{4})(?= ))? "
+)
+_UNIX = re.compile(r"(\d{9,10}\.\d{3,9}) (?=[A-Za-z])")
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
+_KERNEL = re.compile(r" {0,2}(?:[A-Za-z0-9][\w.-]{0,63} )?kernel(?:\[\d{1,7}\])?:(?: |$|(?=\S))")
+_PROGRAM = re.compile(r"([A-Za-z0-9][\w.-]{0,63}) ([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?: ?")
+_PREFIXED = re.compile(
+    r"[\w./-]{1,120}:(?:\d{1,9}:)? ?(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:)"
+)
+_INIT = re.compile(r"(?:systemd(?:-[\w-]{1,32})?|cloud-init|dracut[\w-]{0,32}|init|udevd|kmsg)\[\d{1,10}\]: ")
+_DRIVERS = frozenset(
+    (
+        "nvme",
+        "pci",
+        "pcieport",
+        "mlx5_core",
+        "mlx4_core",
+        "platform",
+        "infiniband",
+        "amdgpu",
+        "nvidia",
+        "igb",
+        "xhci_hcd",
+    )
+)
+"""First words of kernel messages that would pass for a host name where a log has times but no host."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+MAX_PREFIXES = 8
+
+
+def strip_prefix(text: str, year: int | None) -> tuple[str, float | None, float | None, bool | None]:
+    """The message of a text line; its time in Unix seconds; the kernel's stamp in seconds; who wrote it.
+
+    The last is True for the kernel, False for a program, None where the line does not say. Times without a zone are
+    read as UTC; times without a year give none unless `year` is given.
+    """
+    prefix = _Prefix(text, year)
+    for _ in range(MAX_PREFIXES):
+        if not prefix.strip_one():
+            break
+    message = text[prefix.place :]
+    if prefix.kernel and _INIT.match(message):
+        prefix.kernel = False
+    return message, prefix.at, prefix.monotonic_s, prefix.kernel
+
+
+class _Prefix:
+    """Strips one prefix after the other from a text line, remembering what each said."""
+
+    def __init__(self, text: str, year: int | None) -> None:
+        self.text = text
+        self.year = year
+        self.place = 0
+        self.at: float | None = None
+        self.monotonic_s: float | None = None
+        self.kernel: bool | None = None
+        self.timed = False
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self.text, self.place)
+        if match is not None:
+            self.place = match.end()
+        return match
+
+    def strip_one(self) -> bool:
+        """Take one prefix away; False when none is left."""
+        if self.kernel is False:
+            return False
+        char = self.text[self.place : self.place + 1]
+        if char == "[":
+            return self.bracket()
+        if char == "<" or char.islower():
+            return self.facility() or self.writer()
+        if char.isdigit():
+            return self.numeric() or self.writer()
+        return (char.isupper() and not self.timed and (self.short() or self.iso())) or self.writer()
+
+    def facility(self) -> bool:
+        if match := self.take(_PRIORITY):
+            self.kernel = int(match[1]) >> 3 == 0
+        elif match := self.take(_DECODED):
+            self.kernel = match[1] == "kern"
+        else:
+            return False
+        return True
+
+    def bracket(self) -> bool:
+        if match := self.take(_STAMP):
+            self.monotonic_s = float(match[1])
+        elif match := self.take(_OTHER_STAMP):
+            self.at = _moment(match["iso"]) if match["iso"] else _ctime(match["date"]) if match["date"] else self.at
+        else:
+            return False
+        self.timed = True
+        self.kernel = True
+        return True
+
+    def numeric(self) -> bool:
+        if self.iso():
+            return True
+        if match := self.take(_UNIX):
+            self.at = float(match[1])
+        elif not self.take(_CLOCK):
+            return False
+        self.timed = True
+        return True
+
+    def iso(self) -> bool:
+        match = self.take(_ISO)
+        if match is None:
+            return False
+        self.at, self.timed = _moment(match[1]), True
+        return True
+
+    def short(self) -> bool:
+        match = self.take(_SHORT)
+        if match is None or match[1] not in _MONTHS:
+            return False
+        month, day, year_before, hour, minute, second, year_after = match.groups()
+        year = int(year_before or year_after or self.year or 0)
+        self.timed = True
+        if year:
+            numbers = (_MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second))
+            self.at = _utc(year, *numbers)
+        return True
+
+    def writer(self) -> bool:
+        """The host and who wrote the line, if they stand here."""
+        if self.take(_KERNEL):
+            self.kernel = self.timed = True
+            return True
+        if not self.timed:
+            return self.take(_PREFIXED) is not None
+        match = _PROGRAM.match(self.text, self.place)
+        if match is None or match[1] in _DRIVERS or (self.kernel and not match[3]):
+            return False
+        self.place = match.end()
+        self.kernel = match[2] == "systemd-journald" and self.text.startswith("Missed ", self.place)
+        return self.kernel
+
+
+def _moment(text: str) -> float | None:
+    text = text.replace(",", ".").replace(" UTC", "Z").replace(" Z", "Z")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _ctime(text: str) -> float | None:
+    _, month, day, clock, year = text.split()
+    hour, minute, second = clock.replace(",", ".").split(":")
+    if month not in _MONTHS:
+        return None
+    return _utc(int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(float(second)))
+
+
+def _utc(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+    try:
+        return datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
