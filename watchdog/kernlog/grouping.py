@@ -1,19 +1,181 @@
-"""Folding classified kernel lines into occurrences: one per host, kind and device."""
+"""Folding classified kernel lines into occurrences: one per host, kind and device (design §5.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from watchdog.kernlog.lines import KernelLine
-from watchdog.kernlog.matcher import Matcher
-from watchdog.model import Json, Observation
+from watchdog.kernlog.bursts import Bursts
+from watchdog.kernlog.lines import KernelLine, Origin
+from watchdog.kernlog.matcher import Finding, Matcher
+from watchdog.kernlog.records import Records
+from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdict
+
+MAX_LINES_SHOWN = 10
+MAX_LINE_CHARS = 400
+MAX_DEVICES = 40
+"""Device names are partly chosen by others: beyond so many of one kind in one call the rest is told as one."""
+
+HISTORY_SPEAKS_S = 3600.0
+"""A line older than this that was there before the watchdog knew the host is history, not news."""
+
+SUPPRESSED, MISSED, HISTORY, MANY = "log.suppressed", "log.missed", "log.history", "(many)"
+_NUMBER = re.compile(r"\d{1,12}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+@dataclass(slots=True)
+class _Group:
+    """Lines of one kind and device."""
+
+    gravest: Finding
+    severity: Severity = Severity.INFO
+    count: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    last: Finding | None = None
+    living: bool = False
+
+    def add(self, line: KernelLine, finding: Finding, severity: Severity, source: str) -> None:
+        if not finding.detail:
+            self.last = finding
+            self.count += _lost(line.message) if finding.kind == MISSED else 1
+            if severity.rank > self.severity.rank or self.count == 1:
+                self.gravest, self.severity = finding, severity
+            self.living = self.living or not line.post_mortem
+            if line.at is not None:
+                self.first_at = line.at if self.first_at is None else min(self.first_at, line.at)
+                self.last_at = line.at if self.last_at is None else max(self.last_at, line.at)
+        if len(self.evidence) < MAX_LINES_SHOWN:
+            self.evidence.append(Evidence(line.at, source, shown(line)))
+
+
+def shown(line: KernelLine) -> str:
+    """The line as evidence: one line of text, no control characters, not endless, and marked when post-mortem."""
+    text = _CONTROL.sub(" ", line.message).strip()
+    if len(text) > MAX_LINE_CHARS:
+        text = text[: MAX_LINE_CHARS - 1] + "…"
+    return f"before the reboot: {text}" if line.post_mortem else text
 
 
 def observations(
     host: str, lines: Sequence[KernelLine], matcher: Matcher, now: float, memory: Json | None
 ) -> tuple[tuple[Observation, ...], Json]:
-    """One observation per host, kind and device found in `lines`, and what to remember for the next call.
+    """One observation per kind and device found in `lines`, in order of appearance, and what to remember.
 
-    `now` is Unix seconds; `memory` is what the previous call returned, None at the first.
+    `now` is Unix seconds; `memory` is what the previous call returned, None at the first. Keys are
+    `kernel_log/<host>/<kind>/<device or ->`. Continuation lines join their record and never speak alone. Lines of
+    programs are passed over. Old lines from before the first contact are told once, as history.
     """
-    raise NotImplementedError
+    groups: dict[tuple[str, str], _Group] = {}
+    bursts = Bursts(memory.get("bursts") if isinstance(memory, Mapping) else None)
+    records = Records()
+    old: list[tuple[KernelLine, Finding]] = []
+    suppressed = False
+    for number, line in enumerate(lines):
+        finding = None if line.origin is Origin.USERSPACE else matcher.classify(line.message)
+        if finding is None:
+            continue
+        if finding.kind == SUPPRESSED:
+            suppressed = True
+            continue
+        finding = records.join(number, finding)
+        if _is_history(line, now):
+            old.append((line, finding))
+            continue
+        group = _group(groups, finding)
+        if group is not None:
+            severity = _severity(finding, matcher, bursts, line.at if line.at is not None else now)
+            group.add(line, finding, severity, f"{host} kernel")
+    found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
+    if history := _history(host, old, now):
+        found.append(history)
+    return tuple(found), {"bursts": bursts.remembered()}
+
+
+def _is_history(line: KernelLine, now: float) -> bool:
+    if not line.history:
+        return False
+    return line.post_mortem or line.at is None or now - line.at > HISTORY_SPEAKS_S
+
+
+def _group(groups: dict[tuple[str, str], _Group], finding: Finding) -> _Group | None:
+    """The group of `finding`; None for a detail whose record is not among the lines."""
+    key = (finding.kind, finding.device or "-")
+    if key not in groups:
+        if finding.detail:
+            return None
+        if sum(kind == finding.kind for kind, _ in groups) >= MAX_DEVICES:
+            key = (finding.kind, MANY)
+    return groups.setdefault(key, _Group(finding))
+
+
+def _severity(finding: Finding, matcher: Matcher, bursts: Bursts, at: float) -> Severity:
+    burst = matcher.ruleset.by_id[finding.rule].burst
+    if burst is None or finding.detail:
+        return finding.severity
+    raised = bursts.raised(finding.rule, finding.device, burst, at)
+    return raised if raised is not None and raised.rank > finding.severity.rank else finding.severity
+
+
+def _lost(message: str) -> int:
+    return int(match[0]) if (match := _NUMBER.search(message)) else 1
+
+
+def _observation(host: str, key: tuple[str, str], group: _Group, now: float, suppressed: bool) -> Observation:
+    kind, device = key
+    times = {"first_at": group.first_at, "last_at": group.last_at}
+    return Observation(
+        key=f"kernel_log/{host}/{kind}/{device}",
+        verdict=Verdict.FAIL,
+        reason=kind,
+        severity=group.severity,
+        summary=_summary(host, device, group, suppressed),
+        at=now,
+        nature=Nature.OCCURRENCE,
+        evidence=tuple(group.evidence),
+        labels={"host": host, "kind": kind, "device": device},
+        measurements={name: value for name, value in times.items() if value is not None},
+        count=group.count,
+        advice=group.gravest.advice,
+    )
+
+
+def _summary(host: str, device: str, group: _Group, suppressed: bool) -> str:
+    where = "" if device == "-" else f" ({device})" if device != MANY else " (many devices)"
+    text = f"{host}: {group.gravest.summary}{where}"
+    if group.count > 1 or suppressed:
+        at_least = "at least " if suppressed else ""
+        text += f", {at_least}{group.count} line{'s' if group.count > 1 else ''}"
+    if not group.living:
+        text += ", before the reboot"
+    last = group.last
+    if last is not None and last.severity.rank < group.gravest.severity.rank and last.rule != group.gravest.rule:
+        text += f"; last line: {last.summary}"
+    return text
+
+
+def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -> Observation | None:
+    """What stood in the log before the watchdog knew the host, as one quiet note; None if there was nothing."""
+    spoke = [(line, finding) for line, finding in old if not finding.detail]
+    if not spoke:
+        return None
+    kinds = Counter(finding.kind for _, finding in spoke)
+    gravest_first = sorted(spoke, key=lambda pair: -pair[1].severity.rank)
+    listed = ", ".join(f"{kind} ×{count}" for kind, count in kinds.most_common(8))
+    return Observation(
+        key=f"kernel_log/{host}/{HISTORY}/-",
+        verdict=Verdict.FAIL,
+        reason=HISTORY,
+        severity=Severity.INFO,
+        summary=f"{host}: {len(spoke)} older kernel lines from before this watchdog knew the host: {listed}",
+        at=now,
+        nature=Nature.OCCURRENCE,
+        evidence=tuple(Evidence(line.at, f"{host} kernel", shown(line)) for line, _ in gravest_first[:MAX_LINES_SHOWN]),
+        labels={"host": host, "kind": HISTORY, "device": "-"},
+        count=len(spoke),
+        advice="These lines are old. Look at them once; they will not be told again.",
+    )

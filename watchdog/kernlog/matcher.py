@@ -8,7 +8,7 @@ rules themselves. `tests/properties/test_matcher.py` proves both equal to plain 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from watchdog.errors import RuleError
@@ -61,7 +61,7 @@ class Matcher:
                 best = found
         if best is not None and best.device is None and "\n" in message:
             device = find_device(message, self.ruleset.by_id[best.rule].subject)
-            return _with_device(best, device)
+            return replace(best, device=device)
         return best
 
     def _classify_line(self, line: str) -> Finding | None:
@@ -104,12 +104,6 @@ class Matcher:
 
 def _gravity(finding: Finding) -> tuple[bool, int]:
     return (not finding.detail, finding.severity.rank)
-
-
-def _with_device(finding: Finding, device: str | None) -> Finding:
-    return Finding(
-        finding.rule, finding.kind, finding.severity, device, finding.summary, finding.advice, finding.detail
-    )
 
 
 def _exact_database(rules: tuple[Rule, ...]) -> Any:
