@@ -36,15 +36,15 @@ async def ask(session: Session, request: str, take: Callable[[bytes], None], *, 
 
     limit = {"limit_bytes": 1 << 62} if live else {}
     answer = await session.ask(request, feed, live=live, **limit)
-    _demand_frame(frame, answer)
-    return Asked(frame, _trouble(frame, answer))
+    _demand_frame(frame, answer, session.user)
+    return Asked(frame, _trouble(frame, answer, session.user))
 
 
-def _demand_frame(frame: Transcript, answer: Answer) -> None:
+def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
     """Raise unless the header, a good trailer and a good exit status were all seen."""
     said = f": {answer.stderr.splitlines()[0][:200]}" if answer.stderr else ""
     if frame.trailer is not None and frame.trailer.rc != 0:
-        raise _refusal(frame.trailer.rc, frame.trailer.why, said)
+        raise _refusal(frame.trailer.rc, frame.trailer.why, said, user)
     if answer.exit_status is None:
         raise HostError(Reason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
     if frame.header is None:
@@ -68,8 +68,10 @@ _REFUSALS = {
     64: (
         Reason.CONFIG,
         "the reader on the host refused our request",
-        "This key is restricted to the installed reader: set `forced_command: true`. "
-        "If it is set, install the reader of this version again.",
+        (
+            "This key is restricted to the installed reader: set `forced_command: true`. "
+            "If it is set, install the reader of this version again."
+        ),
     ),
     69: (Reason.NO_JOURNAL, "the host has no journalctl", "Its kernel ring buffer is read instead."),
     75: (Reason.GAP, "the kernel overwrote its ring buffer while it was read", "See `dmesg` there."),
@@ -82,7 +84,7 @@ _REFUSALS = {
 """Exit statuses of the reader (`die` in reader.sh; sysexits.h) and what they mean."""
 
 
-def _refusal(rc: int, why: str, said: str) -> HostError:
+def _refusal(rc: int, why: str, said: str, user: str) -> HostError:
     """The reader's own word for what stopped it."""
     if rc in _REFUSALS:
         reason, summary, advice = _REFUSALS[rc]
@@ -90,27 +92,26 @@ def _refusal(rc: int, why: str, said: str) -> HostError:
     if why.endswith(("-124", "-137")):
         return HostError(Reason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
     if any(word in said.lower() for word in _PERMISSION):
-        return no_permission()
+        return no_permission(user)
     return HostError(
         Reason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
     )
 
 
-def no_permission(user: str = "") -> HostError:
+def no_permission(user: str) -> HostError:
     """The user may not read the system journal; journalctl itself says nothing about it and exits with 0."""
-    who = f"user {user}" if user else "this user"
     return HostError(
         Reason.NO_PERMISSION,
-        f"{who} may not read the kernel's lines in the journal",
-        f"Run there: `sudo usermod -aG systemd-journal {user or 'USER'}`; it counts from the next login.",
+        f"user {user} may not read the kernel's lines in the journal",
+        f"Run there: `sudo usermod -aG systemd-journal {user}`; it counts from the next login.",
     )
 
 
-def _trouble(frame: Transcript, answer: Answer) -> HostError | None:
+def _trouble(frame: Transcript, answer: Answer, user: str) -> HostError | None:
     """What makes a complete answer doubtful: anything on stderr, or a line that is too long to be a record."""
     text = answer.stderr.lower()
     if any(word in text for word in _PERMISSION):
-        return no_permission()
+        return no_permission(user)
     if any(word in text for word in _CORRUPT):
         return HostError(
             Reason.CORRUPT,

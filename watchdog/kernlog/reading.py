@@ -208,7 +208,7 @@ class Reading:
     @property
     def endings(self) -> tuple[Ending, ...]:
         """How each ended boot ended, once all of them are read; they stay until `forget_ended`."""
-        if self.current is None or not all(self.boots[boot].finished for boot in self.ended):
+        if self.current is None or not self.ended or not all(self.boots[boot].finished for boot in self.ended):
             return ()
         following = [*self.ended[1:], self.current]
         return tuple(self._ending(boot, after) for boot, after in zip(self.ended, following, strict=True))

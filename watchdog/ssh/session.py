@@ -53,6 +53,11 @@ class Session:
         self._stage = stage
         self._timer = timer
 
+    @property
+    def user(self) -> str:
+        """Who we are on the host."""
+        return self._host.user
+
     def proceed(self) -> None:
         """Start the deadline anew: a whole page has come, so the host is alive and there is progress."""
         self._timer.reschedule(asyncio.get_running_loop().time() + self._timeout_s)

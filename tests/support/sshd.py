@@ -1,0 +1,208 @@
+"""A real OpenSSH server on loopback that sees its own journal, boot id and users: a pretended machine in a namespace.
+
+It runs in a private mount namespace, so nothing of this machine's journal, accounts or boot id is touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.journals import SECOND, Journal, require
+from watchdog.config import HostSettings, KernelLogSettings
+
+SSHD = "/usr/sbin/sshd"
+READER = Path(__file__).parents[2] / "watchdog" / "host" / "reader.sh"
+USERS = {"watch": "systemd-journal", "plain": None, "owner": None}
+PASSPHRASE = "correct horse"
+
+_NAMESPACE = """
+set -eu
+mount --make-rprivate /
+mkdir -p /var/log/journal
+mount --bind "$1/journal" /var/log/journal
+for name in passwd group shadow machine-id; do mount --bind "$1/etc/$name" "/etc/$name"; done
+mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/sshd /run/lab
+mount --bind "$1/lab" /run/lab
+exec /usr/sbin/sshd -D -e -f "$1/sshd_config"
+"""
+
+
+def require_sshd() -> None:
+    """Skip or fail unless real servers with real journals can be run here."""
+    require(
+        SSHD,
+        "ssh-keygen",
+        "unshare",
+        "journalctl",
+        "/lib/systemd/systemd-journal-remote",
+        packages="openssh-server systemd-journal-remote",
+    )
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_key(path: Path, passphrase: str = "") -> Path:
+    """A new ed25519 key pair at `path` and `path`.pub."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path)], check=True)
+    return path
+
+
+class RealHost:
+    """One pretended machine. `boot` is the boot id it claims; journals are written with `plant`."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        """Lay out its files under `root`; `options` are extra lines of sshd's configuration."""
+        self.root = root
+        self.port = free_port()
+        self.machine_id = uuid.uuid4().hex
+        self.boot = uuid.uuid4().hex
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        for place in ("journal", "etc", "lab/home"):
+            (root / place).mkdir(parents=True)
+        (root / "journal").chmod(0o755)
+        (root / "journal" / self.machine_id).mkdir()
+        self._accounts()
+        self.host_key = make_key(root / "host_key")
+        self.key = make_key(root / "id")
+        self.locked_key = make_key(root / "id_locked", PASSPHRASE)
+        self.forced_key = make_key(root / "id_forced")
+        self.known_hosts = root / "known_hosts"
+        self.trust(self.host_key)
+        self._configure()
+        self.set_boot(self.boot)
+
+    def _accounts(self) -> None:
+        etc = self.root / "etc"
+        passwd, group, shadow = (Path("/etc", name).read_text() for name in ("passwd", "group", "shadow"))
+        for number, (user, member_of) in enumerate(USERS.items(), start=4201):
+            passwd += f"{user}:x:{number}:{number}::/run/lab/home:/bin/bash\n"
+            group += f"{user}:x:{number}:\n"
+            shadow += f"{user}:*:19000::::::\n"
+            if member_of:
+                lines = group.splitlines()
+                group = "\n".join(line + user if line.startswith(f"{member_of}:") else line for line in lines) + "\n"
+        for name, text in (("passwd", passwd), ("group", group), ("shadow", shadow), ("machine-id", self.machine_id)):
+            (etc / name).write_text(text.rstrip("\n") + "\n")
+        (etc / "shadow").chmod(0o600)
+
+    def _configure(self) -> None:
+        lab = self.root / "lab"
+        shutil.copy(READER, lab / "reader")
+        (lab / "reader").chmod(0o755)
+        keys = [path.with_suffix(".pub").read_text() for path in (self.key, self.locked_key)]
+        keys.append(f'restrict,command="/run/lab/reader" {self.forced_key.with_suffix(".pub").read_text()}')
+        (lab / "authorized_keys").write_text("".join(keys))
+        lines = [
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {self.host_key}",
+            "PidFile none",
+            "AuthorizedKeysFile /run/lab/authorized_keys",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "StrictModes no",
+            "LogLevel ERROR",
+            *self._options,
+        ]
+        (self.root / "sshd_config").write_text("\n".join(lines) + "\n")
+
+    def trust(self, key: Path | None) -> None:
+        """Make `key` the one host key known for this machine; None for no key at all."""
+        known = "" if key is None else " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {known}\n" if known else "")
+
+    def set_boot(self, boot: str) -> None:
+        """Let the machine claim to run boot `boot` (32 hex digits)."""
+        self.boot = boot
+        (self.root / "boot_id").write_text(f"{uuid.UUID(boot)}\n")
+
+    def journal(self, *, wall_us: int = 1_795_000_000 * SECOND) -> Journal:
+        """An empty journal of this machine, to be filled and planted."""
+        return Journal(self.machine_id, wall_us)
+
+    def plant(self, journal: Journal, name: str = "system") -> Path:
+        """Put `journal` where journalctl looks; returns the file."""
+        path = self.root / "journal" / self.machine_id / f"{name}.journal"
+        journal.write(path)
+        return path
+
+    def settings(self, **changes: object) -> HostSettings:
+        """How the watchdog is told to read this machine."""
+        host = HostSettings(
+            name="lab",
+            address="127.0.0.1",
+            port=self.port,
+            user="watch",
+            identity_file=str(self.key),
+            known_hosts=str(self.known_hosts),
+            kernel_log=KernelLogSettings(interval_s=600, timeout_s=20),
+        )
+        return replace(host, **changes)  # type: ignore[arg-type]  # test code names fields as it needs them
+
+    @property
+    def pid(self) -> int:
+        """The listening sshd's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start sshd and wait until it listens."""
+        self._process = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", _NAMESPACE, "sh", str(self.root)],
+            stdout=subprocess.DEVNULL,
+            stderr=(self.root / "sshd.log").open("ab"),
+        )
+        for _ in range(100):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError("sshd did not start: " + (self.root / "sshd.log").read_text()[-500:])
+
+    def sessions(self) -> list[int]:
+        """The processes serving open connections."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [int(child) for child in children]
+
+    def stop(self) -> None:
+        """Stop sshd and the sessions it serves, by their process ids."""
+        if self._process is None:
+            return
+        pids = [*self.sessions(), self.pid] if self._process.poll() is None else []
+        for pid in pids:
+            for number in (signal.SIGCONT, signal.SIGTERM):
+                subprocess.run(["kill", f"-{number.value}", str(pid)], check=False, capture_output=True)
+        self._process.wait(timeout=10)
+        self._process = None
+
+
+@contextmanager
+def real_host(root: Path, *options: str) -> Iterator[RealHost]:
+    """A running `RealHost`, stopped at the end."""
+    require_sshd()
+    host = RealHost(root, *options)
+    try:
+        host.start()
+        yield host
+    finally:
+        host.stop()
