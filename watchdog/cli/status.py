@@ -1,0 +1,157 @@
+"""`status`: what is firing, pending and healthy now, read from the state beside a running daemon."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
+from watchdog.cli.places import state_dir_of, state_dir_option
+
+if TYPE_CHECKING:
+    from watchdog.store import Snapshot
+    from watchdog.store.reads import KeyView
+
+STALE_AFTER_S = 900.0
+"""No observation for so long (the longest shipped interval and a half) means that no daemon is writing here."""
+PROVEN_WITHIN_S = 30 * 86400.0
+"""A receiver that has not taken a message for so long is not proven to work."""
+PHASE_COLOURS = {"ok": "green", "pending": "yellow", "firing": "red", "recovering": "cyan"}
+
+
+@click.command()
+@state_dir_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: checks, incidents, receivers, silences, blind.")
+def command(state_dir: str | None, as_json: bool) -> int:
+    """Show what is firing, pending and healthy now.
+
+    Reads the state that the daemon keeps; it need not be running. Pending counts (2/3) are strikes that have not
+    alerted yet. Exit code 0 = all well, 1 = pending or warning, 2 = an incident that pages is open, 3 = no daemon has
+    written here for a while.
+    """
+    from watchdog.store import Reader
+
+    now = time.time()  # noqa: TID251 - a command is an entry point
+    with Reader.open(state_dir_of(state_dir)) as reader:
+        snapshot = reader.snapshot(now)
+    if as_json:
+        click.echo(json.dumps(status_json(snapshot)))
+    else:
+        _show(snapshot)
+    return exit_code(snapshot)
+
+
+def exit_code(snapshot: Snapshot) -> int:
+    """The monitoring-plugin code for `snapshot`; stale beats everything, for old good news is no news."""
+    if snapshot.latest_at is None or snapshot.at - snapshot.latest_at > STALE_AFTER_S:
+        return EXIT_UNKNOWN
+    severities = {incident.severity.value for incident in snapshot.open_incidents}
+    if "page" in severities:
+        return EXIT_CRITICAL
+    return EXIT_WARNING if severities or any(view.phase.value != "ok" for view in snapshot.keys) else EXIT_OK
+
+
+def status_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as JSON; times are Unix seconds."""
+    return {
+        "at": snapshot.at,
+        "latest_at": snapshot.latest_at,
+        "storage": snapshot.storage,
+        "checks": [check_json(view) for view in snapshot.keys],
+        "incidents": [
+            {
+                "id": incident.id,
+                "check": incident.key,
+                "severity": incident.severity.value,
+                "reason": incident.reason,
+                "summary": incident.summary,
+                "since": incident.since,
+                "last_at": incident.last_at,
+                "count": incident.count,
+                "acknowledged_at": incident.acknowledged_at,
+            }
+            for incident in snapshot.open_incidents
+        ],
+        "receivers": [
+            {
+                "receiver": receiver.name,
+                "waiting": receiver.waiting,
+                "delivered_at": receiver.delivered_at,
+                "failed_at": receiver.failed_at,
+                "failures": receiver.failures,
+                "detail": receiver.detail,
+            }
+            for receiver in snapshot.receivers
+        ],
+        "silences": [
+            {"id": silence.id, "matcher": dict(silence.matcher), "ends_at": silence.ends_at, "reason": silence.reason}
+            for silence in snapshot.silences
+        ],
+        "blind": [
+            {"began_at": window.began_at, "ended_at": window.ended_at, "check": window.key, "reason": window.reason}
+            for window in snapshot.blind
+        ],
+    }
+
+
+def check_json(view: KeyView) -> dict[str, Any]:
+    """One tracked key as JSON."""
+    last = view.last
+    return {
+        "check": view.key,
+        "phase": view.phase.value,
+        "fails": view.state.fails,
+        "since": view.state.since,
+        "last_good_at": view.state.last_good_at,
+        "reason": last.reason if last else None,
+        "verdict": last.verdict.value if last else None,
+        "summary": last.summary if last else None,
+        "last_at": last.at if last else None,
+        "duration_s": last.duration_s if last else None,
+        "measurements": dict(last.measurements) if last else {},
+        "incident": view.incident_id,
+    }
+
+
+def _show(snapshot: Snapshot) -> None:
+    if snapshot.latest_at is None:
+        click.echo("Nothing has been observed yet. Is the daemon running? (`inference-watchdog run`)")
+    elif snapshot.at - snapshot.latest_at > STALE_AFTER_S:
+        click.echo(f"The newest observation is {ago(snapshot.at, snapshot.latest_at)} old: no daemon is writing here.")
+    for view in snapshot.keys:
+        phase = view.phase.value + (f" {view.state.fails}" if view.phase.value == "pending" else "")
+        coloured = click.style(f"{phase:11}", fg=PHASE_COLOURS.get(view.phase.value))
+        last = view.last
+        what = f"{last.reason}: {last.summary} ({ago(snapshot.at, last.at)} ago)" if last else "not observed yet"
+        click.echo(f"{coloured} {view.key}  {what}")
+    for incident in snapshot.open_incidents:
+        click.echo(
+            f"incident {incident.id} {incident.severity.value} since {ago(snapshot.at, incident.since)}: "
+            f"{incident.key} {incident.summary}"
+        )
+    for receiver in snapshot.receivers:
+        click.echo(f"receiver {receiver.name}: {proof(snapshot.at, receiver.delivered_at)}, {receiver.waiting} waiting")
+    if snapshot.storage:
+        click.echo(f"storage: {snapshot.storage}")
+
+
+def proof(now: float, delivered_at: float | None) -> str:
+    """Whether a receiver is proven to work, in words that say what to do."""
+    if delivered_at is None:
+        return "never delivered to; run `inference-watchdog test-alert`"
+    if now - delivered_at > PROVEN_WITHIN_S:
+        return f"last delivery {ago(now, delivered_at)} ago; run `inference-watchdog test-alert`"
+    return f"last delivery {ago(now, delivered_at)} ago"
+
+
+def ago(now: float, at: float) -> str:
+    """The time from `at` to `now`, in its two largest units."""
+    seconds = max(0, round(now - at))
+    for unit_s, name, smaller_s, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= unit_s:
+            rest = seconds % unit_s // smaller_s
+            return f"{seconds // unit_s}{name}" + (f" {rest}{smaller}" if rest else "")
+    return f"{seconds}s"
