@@ -47,7 +47,7 @@ def drift_of(speeds: Iterable[Speed], now: float, *, factor: float = FACTOR) -> 
     The median of the last three samples is compared with the median of all earlier ones in the window, so that one
     slow probe says nothing.
     """
-    window = sorted(speed for speed in speeds if now - WINDOW_S <= speed.at <= now)
+    window = sorted((s for s in speeds if now - WINDOW_S <= s.at <= now), key=lambda s: s.at)
     found = [
         _slower("ttft_s", [s.ttft_s for s in window], lambda recent, usual: recent / usual),
         _slower("tokens_per_s", [s.tokens_per_s for s in window], lambda recent, usual: usual / recent),

@@ -37,4 +37,4 @@ def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:
 
 def same_model(asked: str, listed: str) -> bool:
     """Whether `listed` is the model that was asked for; Ollama lists `name:latest` for `name`."""
-    return asked == listed or f"{asked}:latest" == listed
+    return listed in (asked, f"{asked}:latest")

@@ -1,0 +1,8 @@
+"""The road to a chat server over HTTP: one exchange under one total deadline, and small look-ups beside it.
+
+`ChatClient` is shared by all checks; `request.endpoint_of` turns a server's settings into what it needs.
+"""
+
+from watchdog.chat.client import ChatClient
+
+__all__ = ["ChatClient"]

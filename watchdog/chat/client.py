@@ -1,0 +1,183 @@
+"""HTTP to chat servers with aiohttp: one probe exchange, or one small look-up, each under its own hard limit."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from watchdog.chat.inflate import Inflater
+from watchdog.chat.request import Endpoint
+from watchdog.chat.resolver import Lookup, ThreadPerNameResolver
+from watchdog.chat.road import ROAD, Road, open_socket, trouble_of
+from watchdog.completion.ending import End
+from watchdog.completion.judgement import Judgement, unanswered
+from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
+
+_TAIL_S = 1.0
+"""How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""
+_BROKEN = (aiohttp.ClientError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a look-up brought: status and body, or `trouble` in plain words (`status` is then None)."""
+
+    status: int | None = None
+    content_type: str = ""
+    body: bytes = b""
+    trouble: str = ""
+
+
+class ChatClient:
+    """One connection pool for all servers. Every connection is closed after its exchange: nothing is kept, nothing
+    is followed (redirects, cookies, proxies), and no more than 1 MiB is read.
+
+    Use as an async context manager, or call `close`.
+    """
+
+    def __init__(self, lookup: Lookup = socket.getaddrinfo) -> None:
+        """`lookup` resolves names, with the signature of `socket.getaddrinfo`."""
+        self._lookup = lookup
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what is open. The client may be used again afterwards."""
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                force_close=True,
+                ttl_dns_cache=30,
+                resolver=ThreadPerNameResolver(self._lookup),
+                socket_factory=open_socket,
+            )
+            self._opened = aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                read_bufsize=1 << 16,
+            )
+        return self._opened
+
+    async def complete(self, endpoint: Endpoint, body: bytes, deadline: float) -> Judgement:
+        """POST one chat completion and judge what comes. `deadline` is on the running loop's clock.
+
+        Never raises for anything a server or a network does, and never outlives the deadline.
+        """
+        exchange = _Exchange(deadline)
+        looking = exchange.loop.call_at(deadline - 0.002, exchange.road.look)
+        road = ROAD.set(exchange.road)
+        try:
+            async with asyncio.timeout_at(deadline) as exchange.limit:
+                headers = endpoint.headers.copy()
+                headers["Content-Type"] = "application/json"
+                async with self._session.post(
+                    endpoint.chat,
+                    data=body,
+                    headers=headers,
+                    ssl=endpoint.tls,
+                    proxy=endpoint.proxy,
+                    allow_redirects=False,
+                ) as response:
+                    looking.cancel()
+                    return await exchange.read(response)
+        except TimeoutError:
+            return exchange.timed_out(tls=endpoint.base.scheme == "https")
+        except _BROKEN as error:
+            reason, detail = trouble_of(error)
+            return unanswered(reason, detail, exchange.elapsed_s)
+        finally:
+            looking.cancel()
+            ROAD.reset(road)
+
+    async def fetch(self, endpoint: Endpoint, url: URL, timeout_s: float) -> Fetched:
+        """GET `url` with the server's headers; at most 1 MiB, within `timeout_s`. Never raises for a server's fault."""
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.get(
+                    url, headers=endpoint.headers, ssl=endpoint.tls, proxy=endpoint.proxy, allow_redirects=False
+                ) as response,
+            ):
+                body = await _bounded_body(response)
+                return Fetched(response.status, response.headers.get("Content-Type", ""), body)
+        except TimeoutError:
+            return Fetched(trouble=f"no answer within {timeout_s:.3g} s")
+        except _BROKEN as error:
+            return Fetched(trouble=trouble_of(error)[1])
+
+
+class _Exchange:
+    """One probe on its way: its clock, its road, and its reply once there is one."""
+
+    def __init__(self, deadline: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.road = Road()
+        self.limit: asyncio.Timeout | None = None
+        self._started = self.loop.time()
+        self._deadline = deadline
+        self._reply: Reply | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.loop.time() - self._started
+
+    async def read(self, response: aiohttp.ClientResponse) -> Judgement:
+        headers = response.headers
+        location = headers.get("Location", "") if 300 <= response.status < 400 else ""
+        reply = self._reply = Reply(response.status, headers.get("Content-Type", ""), location=location)
+        coded = headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip", "deflate")
+        inflater = Inflater(BODY_LIMIT_BYTES + 1) if coded else None
+        settled, received = False, 0
+        try:
+            while data := await response.content.readany():
+                received += len(data)
+                reply.feed(self.elapsed_s, inflater.feed(data) if inflater else data)
+                if reply.enough or received > BODY_LIMIT_BYTES:
+                    break
+                if reply.settled and not settled and self.limit is not None:
+                    settled = True
+                    self.limit.reschedule(min(self._deadline, self.loop.time() + _TAIL_S))
+        except _BROKEN:
+            return reply.close(self.elapsed_s, End.CUT)
+        return reply.close(self.elapsed_s, End.COMPLETE)
+
+    def timed_out(self, *, tls: bool) -> Judgement:
+        if self._reply is not None:
+            return self._reply.close(self.elapsed_s, End.DEADLINE)
+        reason, detail = self.road.silence(tls=tls)
+        return unanswered(reason, detail, self.elapsed_s)
+
+
+async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
+    coded = response.headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip", "deflate")
+    inflater = Inflater(BODY_LIMIT_BYTES) if coded else None
+    body = bytearray()
+    received = 0
+    while data := await response.content.readany():
+        received += len(data)
+        body += inflater.feed(data) if inflater else data
+        if received > BODY_LIMIT_BYTES or len(body) > BODY_LIMIT_BYTES:
+            break
+    return bytes(body[:BODY_LIMIT_BYTES])

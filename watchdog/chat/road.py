@@ -1,0 +1,102 @@
+"""How far a request came before it failed: name, connection, handshake, or all the way to a silent server."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+
+from watchdog.completion.judgement import one_line
+from watchdog.completion.reason import Reason
+
+ROAD: ContextVar[Road | None] = ContextVar("road", default=None)
+"""The road of the request that runs in this context. Tasks started on its behalf see the same one."""
+
+
+class Road:
+    """The sockets opened for one request, and what is known about them just before its deadline."""
+
+    __slots__ = ("_sockets", "connected", "opened")
+
+    def __init__(self) -> None:
+        """Nothing has been opened yet."""
+        self._sockets: list[socket.socket] = []
+        self.opened = False
+        self.connected = False
+
+    def add(self, opened: socket.socket) -> None:
+        """Take a socket that is about to connect."""
+        self._sockets.append(opened)
+        self.opened = True
+
+    def look(self) -> None:
+        """Note whether a connection stands. Called before the deadline: afterwards the sockets are closed."""
+        for opened in self._sockets:
+            try:
+                opened.getpeername()
+            except OSError:
+                continue
+            self.connected = True
+        self._sockets.clear()
+
+    def silence(self, *, tls: bool) -> tuple[Reason, str]:
+        """Why no reply came by the deadline."""
+        if not self.opened:
+            return Reason.DNS, "the name was not resolved in time"
+        if not self.connected:
+            return Reason.UNREACHABLE, "no answer to the connection attempt"
+        if tls:
+            return Reason.NO_REPLY, "the port accepts, but neither the TLS handshake nor a reply came"
+        return Reason.NO_REPLY, "the port accepts, but no reply came"
+
+
+def open_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current road."""
+    opened = socket.socket(address[0], address[1], address[2])
+    road = ROAD.get()
+    if road is not None:
+        road.add(opened)
+    return opened
+
+
+def trouble_of(error: Exception) -> tuple[Reason, str]:
+    """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        found = Reason.DNS, f"the name {error.host} does not resolve"
+    elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):
+        found = Reason.TLS, _tls_words(error)
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        found = _connect_trouble(error.os_error)
+    elif isinstance(error, aiohttp.ClientHttpProxyError):
+        found = Reason.UPSTREAM_DOWN, f"the proxy refused with HTTP {error.status}"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        found = Reason.MALFORMED, f"no valid HTTP: {one_line(error.message, 120)}"
+    elif isinstance(error, aiohttp.InvalidURL):
+        found = Reason.NOT_FOUND, "the address is no valid URL"
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        found = Reason.RESET, "the connection was closed before any reply"
+    else:
+        found = Reason.RESET, "the connection broke before any reply"
+    return found
+
+
+def _connect_trouble(error: OSError) -> tuple[Reason, str]:
+    if isinstance(error, ConnectionRefusedError):
+        return Reason.REFUSED, "nothing listens on the port"
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):
+        return Reason.RESET, "the connection was reset while it was set up"
+    words = error.strerror or str(error) or type(error).__name__
+    return Reason.UNREACHABLE, words.rstrip(".")
+
+
+def _tls_words(error: Exception) -> str:
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    verify = getattr(cause, "verify_message", "")
+    return f"the certificate is not trusted: {verify}" if verify else f"the TLS handshake failed: {_reason(cause)}"
+
+
+def _reason(cause: object) -> str:
+    return str(getattr(cause, "reason", "") or getattr(cause, "strerror", "") or type(cause).__name__)

@@ -1,0 +1,262 @@
+"""`generation/<server>`: ask for a few tokens of real text, and say what their absence means (design §5.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field, replace
+
+from watchdog.chat import ChatClient
+from watchdog.chat.request import endpoint_of
+from watchdog.checks.engine_look import MetricsLook, Scrape, models_loaded, models_served
+from watchdog.checks.generation_memory import GenerationMemory
+from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
+from watchdog.clock import Clock
+from watchdog.completion.judgement import Judgement, unanswered
+from watchdog.completion.question import MAX_COMPLETION_TOKENS, MAX_TOKENS, question
+from watchdog.completion.reason import PASSING, UNANSWERED, Reason
+from watchdog.config import Config, ServerSettings
+from watchdog.engines.catalog import same_model
+from watchdog.engines.movement import Change, Movement, compare
+from watchdog.engines.sample import as_json
+from watchdog.model import CheckResult, Json, Observation
+
+_HEAD_START_S = 0.25
+"""The first look at the metrics goes before the probe, but a hanging one does not hold the probe up longer."""
+_MOST_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class _Round:
+    """One run: its clock, what it remembers, and what it has found so far."""
+
+    started: float
+    deadline: float
+    now: float
+    memory: GenerationMemory
+    model: str | None = None
+    attempts: list[Judgement] = field(default_factory=list)
+    resent: int = 0
+    before: Scrape | None = None
+    before_at: float = 0.0
+    after: Scrape | None = None
+    after_at: float = 0.0
+
+
+def build(config: Config, clock: Clock, chat: ChatClient) -> list[GenerationCheck]:  # noqa: ARG001 - as every kind
+    """One check for each server of `config`, all on the one client."""
+    return [GenerationCheck(server, chat) for server in config.servers]
+
+
+class GenerationCheck:
+    """Probes one server. One probe is in flight at a time; its connection is closed when it ends.
+
+    `client` is shared with the other checks. Raises WatchdogError if the settings name an address, key or CA file
+    that cannot be used.
+    """
+
+    def __init__(self, server: ServerSettings, client: ChatClient) -> None:
+        """Take the server's settings; nothing is sent yet."""
+        self._server = server
+        self._client = client
+        self._endpoint = endpoint_of(server)
+        self._metrics = MetricsLook(client, self._endpoint, server.metrics_url)
+        self._in_flight = asyncio.Lock()
+
+    @property
+    def key(self) -> str:
+        """`generation/<server>`."""
+        return f"generation/{self._server.name}"
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one probe to the next."""
+        return self._server.probe.interval_s
+
+    async def run(self, memory: Json | None, now: float) -> CheckResult:
+        """Probe once. Gives `generation/<server>` and, where a live counter can be read, `progress/<server>`."""
+        async with self._in_flight:
+            outcome = await self.probe(memory, now)
+        observations: list[Observation] = [generation_observation(self._server, outcome)]
+        progress = progress_observation(self._server, outcome)
+        if progress is not None:
+            observations.append(progress)
+        remembered = outcome.memory
+        return CheckResult(tuple(observations), remembered if remembered != memory else None)
+
+    async def probe(self, memory: Json | None, now: float) -> ProbeOutcome:
+        """Probe once and give everything that was seen; `run` makes observations of it."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        settings = self._server.probe
+        this = _Round(started, started + settings.timeout_s, now, GenerationMemory.read(memory))
+        judgement = await self._asleep(this) if self._server.on_demand else None
+        if judgement is not None:
+            return self._outcome(this, judgement, Change(movement=Movement.UNKNOWN))
+        looking = self._start_looking(this)
+        try:
+            if looking is not None:
+                await asyncio.wait((looking,), timeout=min(_HEAD_START_S, settings.timeout_s / 10))
+            judgement = await self._resolve_model(this) or await self._ask(this)
+            change = await self._conclude(this, judgement, looking)
+        finally:
+            if looking is not None:
+                looking.cancel()
+        return self._outcome(this, judgement, change)
+
+    def _left(self, this: _Round) -> float:
+        return max(0.0, this.deadline - asyncio.get_running_loop().time())
+
+    # Models
+
+    async def _asleep(self, this: _Round) -> Judgement | None:
+        loaded = await models_loaded(self._client, self._endpoint, self._small_limit_s(this))
+        if loaded is None:
+            return None  # it does not say, or does not answer: the probe itself will tell
+        wanted = self._server.model
+        if wanted is None:
+            this.memory.model = loaded[0] if len(loaded) == 1 else this.memory.model
+            awake = bool(loaded)
+        else:
+            awake = any(same_model(wanted, name) for name in loaded)
+        if awake:
+            return None
+        listed = ", ".join(loaded[:3]) or "none"
+        return unanswered(Reason.ASLEEP, f"loaded now: {listed}", asyncio.get_running_loop().time() - this.started)
+
+    async def _resolve_model(self, this: _Round) -> Judgement | None:
+        this.model = self._server.model or this.memory.model
+        if this.model is not None:
+            return None
+        names = await models_served(self._client, self._endpoint, self._small_limit_s(this))
+        if names is not None and len(names) > 1:
+            listed = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+            detail = f"{len(names)} models are served ({listed}) and none is named: set one"
+            return unanswered(Reason.UNKNOWN_MODEL, detail, asyncio.get_running_loop().time() - this.started)
+        this.model = names[0] if names else None
+        return None
+
+    def _small_limit_s(self, this: _Round) -> float:
+        return min(5.0, max(0.3, self._server.probe.timeout_s / 5), self._left(this))
+
+    # Asking
+
+    async def _ask(self, this: _Round) -> Judgement:
+        memory = this.memory
+        while True:
+            body = question(self._server, this.model, secrets.token_hex(4), memory.limit_field)
+            judgement = await self._client.complete(self._endpoint, body, this.deadline)
+            this.attempts.append(judgement)
+            if len(this.attempts) >= _MOST_ATTEMPTS or not await self._worth_another(this, judgement):
+                break
+        if judgement.reason is Reason.BAD_REQUEST:
+            memory.limit_field = MAX_TOKENS
+        if judgement.reason in PASSING:
+            memory.model = None if self._server.model else this.model
+        elif judgement.reason is Reason.UNKNOWN_MODEL:
+            memory.model = None
+        return judgement
+
+    async def _worth_another(self, this: _Round, judgement: Judgement) -> bool:
+        """Whether to send once more, at once, within the same deadline; changes what the next attempt sends."""
+        if judgement.reason is Reason.INSTANT_STOP:
+            if this.resent or self._left(this) < self._server.probe.timeout_s / 10:
+                return False
+            this.resent = 1
+            return True
+        if judgement.wants_other_limit and this.memory.limit_field == MAX_TOKENS:
+            this.memory.limit_field = MAX_COMPLETION_TOKENS
+            return True
+        if judgement.reason is Reason.UNKNOWN_MODEL and self._server.model is None and this.memory.model:
+            # The model we had found is gone: the server may have been started anew with another one.
+            former, this.memory.model = this.model, None
+            return await self._resolve_model(this) is None and this.model not in (None, former)
+        return False
+
+    # Busy or hung
+
+    def _start_looking(self, this: _Round) -> asyncio.Task[None] | None:
+        if not self._metrics.worth_it(this.memory.metrics_absent_since, this.now):
+            return None
+        return asyncio.create_task(self._look_twice(this))
+
+    async def _look_twice(self, this: _Round) -> None:
+        """Read the metrics now, and again shortly before the deadline, so that the verdict need not wait for them."""
+        settings, loop = self._server.probe, asyncio.get_running_loop()
+        reserve = min(settings.metrics_timeout_s, max(0.5, settings.timeout_s * 0.15), settings.timeout_s / 2)
+        scrape = await self._metrics.scrape(
+            this.memory.metrics_path, min(settings.metrics_timeout_s, settings.timeout_s / 2)
+        )
+        this.before, this.before_at = scrape, loop.time()
+        self._remember(this, scrape)
+        if scrape.sample is None:
+            return
+        await asyncio.sleep(max(0.0, this.deadline - reserve - loop.time()))
+        after = await self._metrics.scrape(scrape.path, max(0.05, self._left(this) - 0.02))
+        this.after, this.after_at = after, loop.time()
+
+    def _remember(self, this: _Round, scrape: Scrape) -> None:
+        this.memory.metrics_absent_since = this.now if scrape.absent else None
+        if scrape.sample is not None:
+            this.memory.metrics_path = scrape.path
+        elif scrape.absent:
+            this.memory.metrics_path = None
+
+    async def _conclude(self, this: _Round, judgement: Judgement, looking: asyncio.Task[None] | None) -> Change:
+        """Compare the two looks for an unanswered probe; take the second one now if the probe ended early."""
+        if this.before is None or this.before.sample is None:
+            return Change(movement=Movement.UNKNOWN)
+        passed_while_running = judgement.reason in PASSING and (this.before.sample.running or 0) > 0
+        if this.after is None and (judgement.reason in UNANSWERED or passed_while_running):
+            if looking is not None:
+                looking.cancel()
+            limit = min(self._server.probe.metrics_timeout_s, self._left(this))
+            if limit > 0:
+                this.after = await self._metrics.scrape(this.before.path, limit)
+                this.after_at = asyncio.get_running_loop().time()
+        if judgement.reason not in UNANSWERED or this.after is None:
+            return Change(movement=Movement.UNKNOWN)
+        change = compare(this.before.sample, this.after.sample)
+        gave_up = judgement.reason is Reason.GATEWAY_TIMEOUT and change.movement is Movement.LOST
+        # A gateway that gave up has taken our request back: then the engine rightly counts none.
+        return Change(movement=Movement.UNKNOWN) if gave_up else change
+
+    def _outcome(self, this: _Round, judgement: Judgement, change: Change) -> ProbeOutcome:
+        memory = this.memory
+        after = this.after.sample if this.after is not None else None
+        before = this.before.sample if this.before is not None else None
+        stuck_before = memory.stuck_rounds
+        outcome = ProbeOutcome(
+            judgement=replace(judgement, detail=self._without_secrets(judgement.detail)),
+            attempts=tuple(replace(a, detail=self._without_secrets(a.detail)) for a in this.attempts),
+            resent=this.resent,
+            model=this.model,
+            change=change,
+            before=before,
+            after=after,
+            trouble=self._trouble(this),
+            window_s=max(0.0, this.after_at - this.before_at),
+            duration_s=asyncio.get_running_loop().time() - this.started,
+            at=this.now,
+            earlier=memory.after,
+            stuck_rounds=stuck_before,
+        )
+        if judgement.reason in PASSING:
+            memory.stuck_rounds = outcome.stuck_rounds_now
+            memory.after = as_json(after) if after is not None and (after.running or 0) > 0 else None
+        return replace(outcome, memory=memory.write())
+
+    def _trouble(self, this: _Round) -> str:
+        for scrape in (this.after, this.before):
+            if scrape is not None and scrape.sample is None:
+                return scrape.trouble
+        if this.before is None:
+            return "no metrics" if this.memory.metrics_absent_since is not None else "the metrics gave no answer"
+        return ""
+
+    def _without_secrets(self, text: str) -> str:
+        secret_values = [self._server.api_key, *self._server.headers.values()]
+        for secret in secret_values:
+            if secret is not None and secret.reveal().strip():
+                text = text.replace(secret.reveal(), "…")
+        return text

@@ -1,0 +1,179 @@
+"""From what one probe saw to observations: verdict, severity, words and evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watchdog.checks.generation_words import advice_for, movement_words, saying_of
+from watchdog.completion.judgement import Judgement, one_line
+from watchdog.completion.reason import PASSING, UNANSWERED, Reason, severity_of, verdict_of
+from watchdog.config import ServerSettings
+from watchdog.engines.movement import Change, Movement, compare
+from watchdog.engines.sample import EngineSample, from_json
+from watchdog.model import Evidence, Json, Observation, Severity, Verdict
+
+_BECOME_BUSY = frozenset({Reason.NO_REPLY, Reason.NO_TOKEN, Reason.GATEWAY_TIMEOUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOutcome:
+    """Everything one probe saw. `before` and `after` are the engine's metrics around it, `change` their comparison.
+
+    `at` is its start in Unix seconds; `earlier` and `stuck_rounds` come from the memory of the last run.
+    """
+
+    judgement: Judgement
+    attempts: tuple[Judgement, ...]
+    resent: int
+    model: str | None
+    change: Change
+    before: EngineSample | None
+    after: EngineSample | None
+    trouble: str
+    window_s: float
+    duration_s: float
+    at: float
+    earlier: Json = None
+    stuck_rounds: int = 0
+    memory: Json = None
+
+    @property
+    def reason(self) -> Reason:
+        """The judgement's reason; `busy` where the probe was unanswered and the engine's live counter advanced."""
+        reason = self.judgement.reason
+        return Reason.BUSY if self.change.movement is Movement.BUSY and reason in _BECOME_BUSY else reason
+
+    @property
+    def verdict(self) -> Verdict:
+        """Pass only for text."""
+        return verdict_of(self.reason)
+
+    @property
+    def severity(self) -> Severity:
+        """Page; warn where the server is proven alive and busy, says that it loads, or answers nonsense."""
+        if self.change.movement is Movement.BUSY and self.reason in UNANSWERED:
+            return Severity.WARN
+        return severity_of(self.reason)
+
+    @property
+    def alive(self) -> bool | None:
+        """True = at least one token is proven, by text or by a live counter; False = proven none; None = undecided."""
+        if self.judgement.alive is None and self.judgement.reason in UNANSWERED:
+            if self.change.movement in (Movement.BUSY, Movement.PARTIAL):
+                return True
+            if self.change.movement is Movement.RESET and self.change.after > 0:
+                return True
+        return self.judgement.alive
+
+    @property
+    def sample(self) -> EngineSample | None:
+        """The newest look at the engine."""
+        return self.after or self.before
+
+    @property
+    def between(self) -> Change:
+        """What the live counters did since the last passing probe: none of our own requests ran then."""
+        return compare(from_json(self.earlier), self.before)
+
+    @property
+    def stuck_rounds_now(self) -> int:
+        """Rounds in a row, up to this one, in which running requests made no progress between our probes."""
+        if self.before is None or self.between.movement not in (Movement.FROZEN, Movement.PARTIAL):
+            return 0
+        return self.stuck_rounds + 1 if (self.before.running or 0) > 0 else 0
+
+    def summary(self, timeout_s: float) -> str:
+        """One sentence for a person."""
+        saying = saying_of(self.judgement, timeout_s)
+        if self.judgement.reason in UNANSWERED:
+            words = movement_words(self.change, self.after, self.window_s)
+            return f"{saying}; {words or self._cannot_tell()}"
+        if self.judgement.reason in PASSING or not self.judgement.detail:
+            return saying + (", after one resend" if self.resent and self.judgement.reason in PASSING else "")
+        return f"{saying}: {self.judgement.detail}"
+
+    def _cannot_tell(self) -> str:
+        return "cannot tell busy from hung" + (f": {self.trouble}" if self.trouble else "")
+
+
+def labels_of(server: ServerSettings) -> dict[str, str]:
+    """`server`, and `host` where there is exactly one."""
+    labels = {"server": server.name}
+    if len(server.hosts) == 1:
+        labels["host"] = server.hosts[0]
+    return labels
+
+
+def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation:
+    """The observation `generation/<server>`."""
+    measurements = {"duration_s": outcome.duration_s, "resent": float(outcome.resent)}
+    if outcome.verdict is Verdict.PASS:
+        speeds = {"ttft_s": outcome.judgement.ttft_s, "tokens_per_s": outcome.judgement.tokens_per_s}
+        measurements |= {name: value for name, value in speeds.items() if value is not None}
+    return Observation(
+        key=f"generation/{server.name}",
+        verdict=outcome.verdict,
+        reason=outcome.reason.value,
+        severity=outcome.severity,
+        summary=outcome.summary(server.probe.timeout_s),
+        at=outcome.at,
+        duration_s=outcome.duration_s,
+        evidence=evidence_of(server, outcome),
+        labels=labels_of(server),
+        measurements=measurements,
+        advice=advice_for(outcome.reason),
+    )
+
+
+def evidence_of(server: ServerSettings, outcome: ProbeOutcome) -> tuple[Evidence, ...]:
+    """Each attempt, what the engine's counters did, and whether another model answered."""
+    found: list[Evidence] = []
+    several = len(outcome.attempts) > 1
+    for number, attempt in enumerate(outcome.attempts, 1):
+        if attempt.reason is Reason.OK and not several:
+            continue
+        status = "" if attempt.http_status is None else f" (HTTP {attempt.http_status})"
+        detail = f": {attempt.detail}" if attempt.detail else ""
+        text = f"{attempt.reason.value}{status} after {attempt.duration_s:.2f} s{detail}"
+        found.append(
+            Evidence(outcome.at + outcome.duration_s, "probe", f"attempt {number}: {text}" if several else text)
+        )
+    words = movement_words(outcome.change, outcome.after, outcome.window_s)
+    if outcome.judgement.reason in UNANSWERED:
+        engine = outcome.sample.engine if outcome.sample is not None else "metrics"
+        found.append(Evidence(None, engine, words or outcome.trouble or "the counters say nothing"))
+    answered = outcome.judgement.model
+    if server.model and answered and outcome.verdict is Verdict.PASS and answered != server.model:
+        found.append(Evidence(None, "probe", f"another model answers: {one_line(answered, 80)}"))
+    return tuple(found)
+
+
+def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:
+    """The observation `progress/<server>`: short requests pass while long ones stand still.
+
+    None unless the probe passed and a live counter can be read. Fails in every round in which requests ran both behind
+    the last probe and before this one, and no live counter moved in between; three such rounds are the usual alert.
+    """
+    if outcome.verdict is not Verdict.PASS or outcome.before is None or not outcome.before.live:
+        return None
+    rounds = outcome.stuck_rounds_now
+    change = outcome.between
+    if rounds:
+        where = f"replica {', '.join(change.stuck)}" if change.movement is Movement.PARTIAL else change.counter
+        summary = (
+            f"short requests pass, but {outcome.before.running:g} running ones stand still: "
+            f"{one_line(where, 80)} has not moved between {rounds} probe{'s' if rounds > 1 else ''}"
+        )
+    else:
+        summary = "running requests make progress" if outcome.before.running else "no request was running"
+    return Observation(
+        key=f"progress/{server.name}",
+        verdict=Verdict.FAIL if rounds else Verdict.PASS,
+        reason="frozen" if rounds else "ok",
+        severity=Severity.PAGE if rounds else Severity.INFO,
+        summary=summary,
+        at=outcome.at,
+        evidence=(Evidence(None, outcome.before.engine, summary),) if rounds else (),
+        labels=labels_of(server),
+        advice="Look at the long requests: a prefill of very long prompts can look the same." if rounds else "",
+    )
