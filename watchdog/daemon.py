@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from watchdog.model import Check, CheckResult
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.scheduler import Scheduler
-from watchdog.store import Store
+from watchdog.store import PLAN, Store
 
 log = structlog.get_logger("daemon")
 
@@ -81,7 +81,7 @@ class Daemon:
         scheduler = Scheduler(self._clock, self._taking(ingest), store.memory)
         parts = _Parts(store, ingest, outbox, scheduler, chat)
         await ingest.start()
-        scheduler.replace(self._checks(config, chat))
+        await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
         async with asyncio.TaskGroup() as group:
             loops = [
@@ -96,7 +96,17 @@ class Daemon:
             for loop in loops:
                 loop.cancel()
 
-    def _checks(self, config: Config, chat: ChatClient) -> Iterable[Check]:
+    async def _start_checks(self, config: Config, parts: _Parts) -> None:
+        """Run the checks of `config`, and keep for `status` what is run, how often and with which thresholds."""
+        checks = self._checks(config, parts.chat)
+        thresholds = parts.ingest.plan.thresholds_for
+        runs = {
+            check.key: {"interval_s": check.interval_s, "failures": thresholds(check.key).failures} for check in checks
+        }
+        await parts.ingest.take(PLAN, CheckResult((), memory=runs))
+        parts.scheduler.replace(checks)
+
+    def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
         """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""
         by_name = {host.name: host for host in config.hosts}
         settings: dict[str, object] = {f"generation/{server.name}": server for server in config.servers}
@@ -146,7 +156,7 @@ class Daemon:
                 continue
             await parts.ingest.replan(AlertPlan.from_config(config), Redactor(config.secrets))
             parts.outbox.replace(config.receivers)
-            parts.scheduler.replace(self._checks(config, parts.chat))
+            await self._start_checks(config, parts)
             log.info("reloaded", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from watchdog.store import Snapshot
     from watchdog.store.reads import KeyView
 
-STALE_AFTER_S = 900.0
-"""No observation for so long (the longest shipped interval and a half) means that no daemon is writing here."""
+STALE_INTERVALS = 3
+"""No observation for so many of the shortest interval (and 30 s) means that no daemon is writing here."""
+Plan = Mapping[str, Mapping[str, Any]]
+"""Check key → `interval_s` and `failures`, as the daemon runs it."""
 PROVEN_WITHIN_S = 30 * 86400.0
 """A receiver that has not taken a message for so long is not proven to work."""
 PHASE_COLOURS = {"ok": "green", "pending": "yellow", "firing": "red", "recovering": "cyan"}
@@ -32,21 +35,28 @@ def command(state_dir: str | None, as_json: bool) -> int:
     alerted yet. Exit code 0 = all well, 1 = pending or warning, 2 = an incident that pages is open, 3 = no daemon has
     written here for a while.
     """
-    from watchdog.store import Reader
+    from watchdog.store import PLAN, Reader
 
     now = time.time()  # noqa: TID251 - a command is an entry point
     with Reader.open(state_dir_of(state_dir)) as reader:
-        snapshot = reader.snapshot(now)
+        snapshot, plan = reader.snapshot(now), reader.memory(PLAN) or {}
     if as_json:
-        click.echo(json.dumps(status_json(snapshot)))
+        click.echo(json.dumps(status_json(snapshot, plan)))
     else:
-        _show(snapshot)
-    return exit_code(snapshot)
+        _show(snapshot, plan)
+    return exit_code(snapshot, plan)
 
 
-def exit_code(snapshot: Snapshot) -> int:
-    """The monitoring-plugin code for `snapshot`; stale beats everything, for old good news is no news."""
-    if snapshot.latest_at is None or snapshot.at - snapshot.latest_at > STALE_AFTER_S:
+def is_stale(snapshot: Snapshot, plan: Plan) -> bool:
+    """Whether no daemon seems to be writing: old good news is no news."""
+    shortest_s = min((row["interval_s"] for row in plan.values()), default=0.0)
+    limit_s = 30.0 + STALE_INTERVALS * shortest_s
+    return snapshot.latest_at is None or snapshot.at - snapshot.latest_at > limit_s
+
+
+def exit_code(snapshot: Snapshot, plan: Plan) -> int:
+    """The monitoring-plugin code for `snapshot`; stale beats everything."""
+    if is_stale(snapshot, plan):
         return EXIT_UNKNOWN
     severities = {incident.severity.value for incident in snapshot.open_incidents}
     if "page" in severities:
@@ -54,13 +64,13 @@ def exit_code(snapshot: Snapshot) -> int:
     return EXIT_WARNING if severities or any(view.phase.value != "ok" for view in snapshot.keys) else EXIT_OK
 
 
-def status_json(snapshot: Snapshot) -> dict[str, Any]:
+def status_json(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
     """The snapshot as JSON; times are Unix seconds."""
     return {
         "at": snapshot.at,
         "latest_at": snapshot.latest_at,
         "storage": snapshot.storage,
-        "checks": [check_json(view) for view in snapshot.keys],
+        "checks": [check_json(view, plan.get(view.key, {})) for view in snapshot.keys],
         "incidents": [
             {
                 "id": incident.id,
@@ -97,13 +107,15 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def check_json(view: KeyView) -> dict[str, Any]:
-    """One tracked key as JSON."""
+def check_json(view: KeyView, run: Mapping[str, Any]) -> dict[str, Any]:
+    """One tracked key as JSON; `failures` and `interval_s` are null for what is no check of its own."""
     last = view.last
     return {
         "check": view.key,
         "phase": view.phase.value,
         "fails": view.state.fails,
+        "failures": run.get("failures"),
+        "interval_s": run.get("interval_s"),
         "since": view.state.since,
         "last_good_at": view.state.last_good_at,
         "reason": last.reason if last else None,
@@ -116,14 +128,15 @@ def check_json(view: KeyView) -> dict[str, Any]:
     }
 
 
-def _show(snapshot: Snapshot) -> None:
+def _show(snapshot: Snapshot, plan: Plan) -> None:
     if snapshot.latest_at is None:
         click.echo("Nothing has been observed yet. Is the daemon running? (`inference-watchdog run`)")
-    elif snapshot.at - snapshot.latest_at > STALE_AFTER_S:
+    elif is_stale(snapshot, plan):
         click.echo(f"The newest observation is {ago(snapshot.at, snapshot.latest_at)} old: no daemon is writing here.")
     for view in snapshot.keys:
-        phase = view.phase.value + (f" {view.state.fails}" if view.phase.value == "pending" else "")
-        coloured = click.style(f"{phase:11}", fg=PHASE_COLOURS.get(view.phase.value))
+        strikes = f" {view.state.fails}/{plan[view.key]['failures']}" if view.key in plan else f" {view.state.fails}"
+        phase = view.phase.value + (strikes if view.phase.value == "pending" else "")
+        coloured = click.style(f"{phase:12}", fg=PHASE_COLOURS.get(view.phase.value))
         last = view.last
         what = f"{last.reason}: {last.summary} ({ago(snapshot.at, last.at)} ago)" if last else "not observed yet"
         click.echo(f"{coloured} {view.key}  {what}")

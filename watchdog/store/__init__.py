@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO, TypeVar
@@ -22,6 +23,7 @@ from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
 __all__ = [
+    "PLAN",
     "BlindWindow",
     "Commit",
     "DeliveryView",
@@ -35,10 +37,26 @@ __all__ = [
     "Snapshot",
     "Store",
     "Trouble",
+    "Wishes",
 ]
+
+PLAN = "self/plan"
+"""The memory under which the daemon keeps which checks it runs, how often and with which thresholds."""
 
 T = TypeVar("T")
 _LINGER_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What people asked for beside us: silences that are not over, acknowledgements, and who has messages waiting.
+
+    `acknowledged` maps an incident id to when it was acknowledged.
+    """
+
+    silences: tuple[Silence, ...]
+    acknowledged: Mapping[str, float]
+    receivers: tuple[str, ...]
 
 
 class Store:
@@ -62,7 +80,8 @@ class Store:
             for key, text in writer.do_now(lambda db: db.execute("SELECT check_key, value FROM memory").fetchall())
         }
         self._depths = writer.do_now(depths)
-        self._moves = writer.moves
+        self._seen: tuple[int, int, int] | None = None
+        self._asked = 0
 
     @classmethod
     def open(cls, state_dir: Path, now: float, *, linger_s: float = _LINGER_S) -> Store:
@@ -143,10 +162,6 @@ class Store:
         """`delivery` failed; try again at `due_at`."""
         await self._do(lambda db: deliveries.postpone(db, delivery, outcome, due_at, now))
 
-    async def hand_back(self, row: int) -> None:
-        """A send was interrupted by our stopping."""
-        await self._do(lambda db: deliveries.hand_back(db, row))
-
     async def forget_receivers(self, known: Iterable[str], now: float) -> int:
         """Drop undelivered rows of receivers that are not in `known`; returns how many."""
         names = set(known)
@@ -158,9 +173,17 @@ class Store:
         """Open incidents whose trigger was delivered to `receiver`."""
         return await self._do(lambda db: deliveries.firing_at(db, receiver))
 
-    async def wishes(self, now: float) -> tuple[tuple[Silence, ...], dict[str, float]]:
-        """Silences that are not over, and when each acknowledged incident was acknowledged."""
-        return await self._do(lambda db: (reads.silences(db, now), reads.acknowledgements(db)))
+    async def wishes(self, now: float) -> Wishes | None:
+        """What commands have asked for, if one may have written since the last call; else None."""
+
+        def work(db: sqlite3.Connection) -> Wishes | None:
+            version = (self._writer.moves, db.execute("PRAGMA data_version").fetchone()[0], self._asked)
+            if version == self._seen:
+                return None
+            self._seen = version
+            return Wishes(reads.silences(db, now), reads.acknowledgements(db), deliveries.waiting(db))
+
+        return await self._do(work)
 
     async def snapshot(self, now: float) -> Snapshot:
         """Everything that is now, also when the state is in memory."""
@@ -181,6 +204,7 @@ class Store:
 
     async def request(self, work: Callable[[Requests], T]) -> T:
         """Do what a command would ask for: `await store.request(lambda ask: ask.add_silence(…))`."""
+        self._asked += 1
         return await self._do(lambda db: work(Requests(db)))
 
     async def record_blind(self, began_at: float, ended_at: float, reason: str) -> None:
@@ -304,3 +328,8 @@ class Reader:
     def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
         """What became of messages, in queue order."""
         return reads.deliveries(self._db, incident_id, since_at)
+
+    def memory(self, check_key: str) -> Json | None:
+        """What the last committed run of a check remembered; `PLAN` is what the daemon runs by."""
+        row = self._db.execute("SELECT value FROM memory WHERE check_key = ?", (check_key,)).fetchone()
+        return None if row is None else load(row[0])
