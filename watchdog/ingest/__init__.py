@@ -239,9 +239,12 @@ class Ingest:
             )
 
     async def _read_wishes(self, now: float) -> None:
-        silences, acknowledged = await self._store.wishes(now)
-        self._board.silences = silences
-        self._board.acknowledge(acknowledged)
+        """Follow what commands asked for beside us: silences, acknowledgements, test alerts."""
+        wishes = await self._store.wishes(now)
+        if wishes is not None:
+            self._board.silences = wishes.silences
+            self._board.acknowledge(wishes.acknowledged)
+            self.wake(wishes.receivers)
 
     async def _keep_house(self, now: float) -> None:
         """Bring the state back to the disk if it can be, delete what is too old, notice room in full outboxes."""

@@ -66,7 +66,8 @@ class Decision:
 class Circumstances:
     """What a decision depends on besides the incident itself.
 
-    `open_incidents` are the open incidents, at least those that others may fold into; `full` names receivers whose outbox is full.
+    `open_incidents` are the open incidents, at least those that others may fold into; `full` names receivers whose
+    outbox is full.
     """
 
     plan: AlertPlan

@@ -144,11 +144,9 @@ def postpone(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcom
     )
 
 
-def hand_back(connection: sqlite3.Connection, row: int) -> None:
-    """We are stopping in the middle of a send: queue the row again at once, its attempt stays counted."""
-    connection.execute(
-        "UPDATE outbox SET state = 'queued', why = 'shutdown' WHERE row = ? AND state = 'leased'", (row,)
-    )
+def waiting(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The receivers that have undelivered rows."""
+    return tuple(sorted(depths(connection)))
 
 
 def hasten(connection: sqlite3.Connection, receiver: str, now: float) -> None:
@@ -173,7 +171,8 @@ def firing_at(connection: sqlite3.Connection, receiver: str) -> tuple[Incident, 
     """Open incidents whose trigger was delivered to `receiver`, oldest first."""
     rows = connection.execute(
         "SELECT body FROM incidents WHERE status = 'firing' AND EXISTS"
-        " (SELECT 1 FROM outbox WHERE incident = incidents.id AND receiver = ? AND state = 'delivered' AND kind IN ('FIRING', 'NEW')) ORDER BY id",
+        " (SELECT 1 FROM outbox WHERE incident = incidents.id AND receiver = ? AND state = 'delivered'"
+        " AND kind IN ('FIRING', 'NEW')) ORDER BY id",
         (receiver,),
     )
     return tuple(incident_from_text(row[0]) for row in rows)

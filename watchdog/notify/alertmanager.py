@@ -1,0 +1,133 @@
+"""Prometheus Alertmanager as a receiver: its v2 API, kept refreshed while something fires.
+
+An alert is identified by its labels there, so `severity` changing makes a new one: the old one is ended along with it.
+https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from watchdog.config import ReceiverSettings
+from watchdog.message import Redactor, clean_line
+from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
+
+REFRESH_S = 60.0
+"""How often what fires is posted again."""
+VALID_S = 1800.0
+"""How long Alertmanager believes a firing alert without a refresh: longer than a restart of ours may take."""
+_PATH = "/api/v2/alerts"
+_BATCH = 200
+_DETAIL = 200
+
+
+class AlertmanagerReceiver:
+    """Posts to every address; one that accepts is enough (they tell each other), as Prometheus does it."""
+
+    refresh_s: float | None = REFRESH_S
+
+    def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
+        """Prepare for the addresses of `settings`; nothing is connected yet."""
+        self.name = settings.name
+        self._addresses = tuple(secret.reveal().rstrip("/") for secret in settings.alertmanager)
+        self._timeout = aiohttp.ClientTimeout(total=settings.timeout_s)
+        self._hide = redactor
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:
+        """Post the alert of one message: firing until further notice, or ended."""
+        if delivery.incident is None:
+            alerts = [_rehearsal_alert(delivery, text, now)]
+        else:
+            over = delivery.kind.is_end
+            alerts = [alert_of(delivery.incident, delivery.severity, text, ends_at=None if over else now + VALID_S)]
+            alerts += _lower(delivery.incident, delivery.severity, text, now)
+        return await self._post(alerts)
+
+    async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
+        """Post everything that still fires again."""
+        alerts = [
+            alert_of(incident, incident.severity, Text(incident.summary, incident.summary), ends_at=now + VALID_S)
+            for incident in firing
+        ]
+        outcome = Outcome(OutcomeReason.DELIVERED)
+        for start in range(0, len(alerts), _BATCH):
+            outcome = await self._post(alerts[start : start + _BATCH])
+        return outcome
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _post(self, alerts: list[dict[str, Any]]) -> Outcome:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout, trust_env=False)
+        answers = await asyncio.gather(*(self._post_to(self._session, base, alerts) for base in self._addresses))
+        accepted = next((answer for answer in answers if answer.delivered), None)
+        return accepted or answers[0]
+
+    async def _post_to(self, session: aiohttp.ClientSession, base: str, alerts: list[dict[str, Any]]) -> Outcome:
+        try:
+            async with session.post(base + _PATH, json=alerts, allow_redirects=False) as reply:
+                if reply.status == 200:
+                    return Outcome(OutcomeReason.DELIVERED)
+                body = (await reply.content.read(2000)).decode("utf-8", "replace")
+                return Outcome(OutcomeReason.REFUSED, self._plain(f"status {reply.status}: {body}"))
+        except TimeoutError:
+            return Outcome(OutcomeReason.TIMEOUT, f"no answer within {self._timeout.total:g} s")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Outcome(OutcomeReason.UNREACHABLE, self._plain(str(error) or type(error).__name__))
+
+    def _plain(self, text: str) -> str:
+        return clean_line(self._hide(text))[:_DETAIL]
+
+
+def alert_of(incident: Incident, severity: Severity, text: Text, *, ends_at: float | None) -> dict[str, Any]:
+    """One alert in the v2 form. `ends_at` in Unix seconds; None: it ended when the incident did."""
+    labels = {
+        "alertname": _alert_name(incident.key),
+        "check": incident.key,
+        "severity": severity.value,
+        **{name: incident.labels[name] for name in ("server", "host", "kind", "device") if incident.labels.get(name)},
+    }
+    end = ends_at if ends_at is not None else incident.closed_at or incident.last_at
+    return {
+        "labels": labels,
+        "annotations": {"summary": text.title, "description": text.body, "incident": incident.id},
+        "startsAt": _stamp(min(incident.since, end)),
+        "endsAt": _stamp(end),
+    }
+
+
+def _lower(incident: Incident, severity: Severity, text: Text, now: float) -> list[dict[str, Any]]:
+    """The same incident under the severity it had before it was raised: over, for it goes on under the new one."""
+    if incident.opened_severity.rank >= severity.rank:
+        return []
+    return [alert_of(incident, incident.opened_severity, text, ends_at=now)]
+
+
+def _alert_name(key: str) -> str:
+    """`generation/…` → `InferenceWatchdogGeneration`."""
+    kind = key.partition("/")[0]
+    return "InferenceWatchdog" + "".join(part.capitalize() for part in kind.split("_"))
+
+
+def _rehearsal_alert(delivery: Delivery, text: Text, now: float) -> dict[str, Any]:
+    return {
+        "labels": {"alertname": "InferenceWatchdogTest", "severity": delivery.severity.value, "check": "self/test"},
+        "annotations": {"summary": text.title, "description": text.body, "incident": delivery.incident_id},
+        "startsAt": _stamp(delivery.created_at),
+        "endsAt": _stamp(now if delivery.kind.is_end else now + VALID_S),
+    }
+
+
+def _stamp(at: float) -> str:
+    """RFC 3339 in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,148 @@
+"""One apprise service as a receiver: its own thread, its own deadline, its own `Apprise` object.
+
+apprise's own limits are per socket operation, and its shared thread pool lets one hung target starve the others; so
+its timeouts are off here, its call runs on a thread of this receiver alone, and we stop waiting after `timeout_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from watchdog.config import ReceiverSettings
+from watchdog.message import Redactor, clean_line
+from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
+
+if TYPE_CHECKING:
+    import apprise
+
+_MOST_STUCK = 3
+"""Threads of one receiver that may hang at the same time; after that nothing is sent until one of them ends."""
+_DETAIL = 200
+
+
+@dataclass(slots=True)
+class _Sending:
+    """One call that runs on a thread of its own; it may outlive our patience."""
+
+    row: int
+    done: asyncio.Future[Outcome]
+
+
+class AppriseReceiver:
+    """Sends through one apprise URL."""
+
+    refresh_s: float | None = None
+
+    def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
+        """Prepare; nothing is imported or connected before the first send."""
+        if settings.url is None:
+            raise ValueError(f"receiver {settings.name} has no url")
+        self.name = settings.name
+        self._url = settings.url
+        self._timeout_s = settings.timeout_s
+        self._hide = redactor
+        self._service: apprise.Apprise | None = None
+        self._service_lock = threading.Lock()
+        self._running: dict[int, _Sending] = {}
+
+    async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:  # noqa: ARG002 - part of `Receiver`
+        """Hand over one message within `timeout_s`.
+
+        If an earlier attempt at the same message still hangs, it is waited for instead of sending twice: slow services
+        do deliver after we stopped waiting.
+        """
+        sending = self._running.get(delivery.row)
+        if sending is None:
+            if sum(not other.done.done() for other in self._running.values()) >= _MOST_STUCK:
+                return Outcome(OutcomeReason.STUCK, f"{_MOST_STUCK} earlier messages hang in the service")
+            sending = self._start(delivery.row, lambda: self._deliver(delivery, text))
+        try:
+            outcome = await asyncio.wait_for(asyncio.shield(sending.done), self._timeout_s)
+        except TimeoutError:
+            return Outcome(OutcomeReason.TIMEOUT, f"no answer within {self._timeout_s:g} s", self._timeout_s)
+        self._running.pop(delivery.row, None)
+        return outcome
+
+    async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:  # noqa: ARG002 - part of `Receiver`
+        """Nothing: an apprise service keeps no state."""
+        return Outcome(OutcomeReason.DELIVERED)
+
+    async def close(self) -> None:
+        """Nothing to wait for: threads that hang are daemon threads and die with the process."""
+
+    def _start(self, row: int, work: Callable[[], Outcome]) -> _Sending:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Outcome] = loop.create_future()
+
+        def run() -> None:
+            outcome = work()
+            with suppress(RuntimeError):  # the loop is closed: we stopped waiting, and the row is tried again
+                loop.call_soon_threadsafe(_settle, done, outcome)
+
+        self._running[row] = _Sending(row, done)
+        threading.Thread(target=run, name=f"notify-{self.name}", daemon=True).start()
+        return self._running[row]
+
+    def _deliver(self, delivery: Delivery, text: Text) -> Outcome:
+        """On the receiver's thread: call apprise and read its result, target by target."""
+        try:
+            service = self._ready()
+            import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
+
+            result = service.notify(
+                body=text.body,
+                title=text.title,
+                notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
+                body_format=apprise.NotifyFormat.TEXT,
+                log_level=logging.WARNING,
+            )
+            if result:
+                return Outcome(OutcomeReason.DELIVERED, duration_s=sum(target.elapsed for target in result))
+            said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
+            status = result.status.name
+        except Exception as error:  # noqa: BLE001 - plugins of many authors: whatever one raises is a failed attempt
+            return Outcome(OutcomeReason.UNUSABLE, self._plain(f"{type(error).__name__}: {error}"))
+        reason = OutcomeReason.TIMEOUT if status == "TIMEOUT" else OutcomeReason.REFUSED
+        return Outcome(reason, self._plain("; ".join(dict.fromkeys(said)) or f"apprise says {status.lower()}"))
+
+    def _ready(self) -> apprise.Apprise:
+        with self._service_lock:
+            if self._service is None:
+                self._service = open_service(self._url.reveal())
+            return self._service
+
+    def _plain(self, text: str) -> str:
+        return clean_line(self._hide(text))[:_DETAIL]
+
+
+_TYPES = {NotificationKind.RESOLVED: "success", NotificationKind.QUIET: "info"}
+_SEVERITIES = {Severity.PAGE: "failure", Severity.WARN: "warning", Severity.INFO: "info"}
+
+
+def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def open_service(url: str) -> apprise.Apprise:
+    """An `Apprise` object with the one service of `url`, set up the way we use it.
+
+    Raises `ValueError` (without the URL) if apprise does not accept it.
+    """
+    import apprise  # noqa: PLC0415 - see above
+
+    # Below WARNING apprise logs payloads, tokens and URLs (seen in 2.3): nobody may turn that on by accident.
+    logging.getLogger("apprise").setLevel(logging.WARNING)
+    # Without a limit of its own apprise sends on the calling thread, which is ours.
+    asset = apprise.AppriseAsset(service_timeout=0, storage_mode=apprise.PersistentStoreMode.MEMORY)
+    asset.http_redirects = False
+    service = apprise.Apprise(asset=asset)
+    if not service.add(url) or len(service) != 1:
+        raise ValueError("apprise does not accept the url of this receiver; `inference-watchdog validate` says why")
+    return service

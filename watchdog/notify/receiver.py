@@ -1,0 +1,46 @@
+"""What every receiver can do, and making one from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from watchdog.config import ReceiverSettings
+from watchdog.message import Redactor
+from watchdog.model import Delivery, Incident, Outcome, Text
+from watchdog.notify.alertmanager import AlertmanagerReceiver
+from watchdog.notify.apprise_receiver import AppriseReceiver
+
+
+class Receiver(Protocol):
+    """One place alerts go to. `send` never raises for what the other side does; it always ends within its time."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        ...
+
+    @property
+    def refresh_s(self) -> float | None:
+        """How often it wants to be told what is still firing; None: never."""
+        ...
+
+    async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:
+        """Hand over one message. `now` is Unix seconds."""
+        ...
+
+    async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
+        """Tell again what is still firing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections, without waiting for a send that is stuck."""
+        ...
+
+
+def build(settings: ReceiverSettings, redactor: Redactor | None = None) -> Receiver:
+    """The receiver of `settings`. `redactor` cleans what the other side says before it is stored or logged."""
+    hide = redactor or Redactor([secret for secret in (settings.url, *settings.alertmanager) if secret])
+    if settings.alertmanager:
+        return AlertmanagerReceiver(settings, hide)
+    return AppriseReceiver(settings, hide)

@@ -1,0 +1,240 @@
+"""Delivering what is owed: lease, send, acknowledge; one task per receiver, so none ever waits for another.
+
+A crash at any line loses nothing: what was leased is taken up again at the next start, with a higher attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+
+import structlog
+
+from watchdog.clock import Clock
+from watchdog.config import ReceiverSettings
+from watchdog.ingest import Ingest
+from watchdog.message import finish
+from watchdog.model import Delivery, Outcome
+from watchdog.notify import Receiver
+from watchdog.policy import pause_s, row_pause_s
+from watchdog.store import DeliveryView, Store
+
+_log = structlog.get_logger(__name__)
+GRACE_S = 3.0
+"""How long a send may go on when we are told to stop."""
+_LONG_S = 300.0
+_LONG_FAILURES = 5
+"""A receiver that failed at least so often, for at least so long, becomes an incident of our own."""
+_BACK_AFTER = 2
+"""After so many failures in a row a success means: the receiver is back, everything that waits is due now."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One receiver and how its deliveries go. Times are monotonic seconds."""
+
+    receiver: Receiver
+    settings: ReceiverSettings
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    failing_since: float = 0.0
+    resume_at: float = 0.0
+
+
+class Outbox:
+    """Works off the outbox of every receiver until it is cancelled."""
+
+    def __init__(
+        self,
+        store: Store,
+        ingest: Ingest,
+        receivers: Mapping[str, Receiver],
+        clock: Clock,
+        *,
+        zone: tzinfo | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Deliver to `receivers` (by name, each of them in the plan of `ingest`), and hear of news from `ingest`.
+
+        `chance` gives numbers from 0 to 1 for the jitter of pauses; `zone` is for times in messages.
+        """
+        self._store = store
+        self._ingest = ingest
+        self._clock = clock
+        self._zone = zone
+        self._chance = chance
+        settings = {row.name: row for row in ingest.plan.receivers}
+        self._lines = {name: _Line(receiver, settings[name]) for name, receiver in receivers.items()}
+        self._expire_s = ingest.plan.alerting.expire_delivery_s
+        self._progress = asyncio.Condition()
+        self._stopping = False
+        ingest.wake = self.wake
+
+    def wake(self, names: Iterable[str]) -> None:
+        """These receivers have something new."""
+        for name in names:
+            line = self._lines.get(name)
+            if line is not None:
+                line.news.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled. A send that is on its way then has three seconds to end, never longer.
+
+        Raises what a task of ours raises by mistake; the rows are safe then.
+        """
+        self._stopping = False
+        tasks = [asyncio.create_task(self._serve(line), name=f"outbox-{name}") for name, line in self._lines.items()]
+        keepers = [
+            asyncio.create_task(self._keep_fresh(line.receiver, line.receiver.refresh_s), name=f"refresh-{name}")
+            for name, line in self._lines.items()
+            if line.receiver.refresh_s is not None
+        ]
+        idle = asyncio.create_task(asyncio.Event().wait(), name="outbox-idle")  # no receiver at all is no reason to end
+        try:
+            done, _running = await asyncio.wait([*tasks, *keepers, idle], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._stopping = True
+            for task in (*keepers, idle):
+                task.cancel()
+            await self._wind_down(tasks)
+            await asyncio.gather(*keepers, idle, return_exceptions=True)
+            for line in self._lines.values():
+                await line.receiver.close()
+
+    async def _wind_down(self, tasks: list[asyncio.Task[None]]) -> None:
+        self.wake(self._lines)
+        if tasks:
+            _done, running = await asyncio.wait(tasks, timeout=GRACE_S)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def settled(self, incident_id: str, timeout_s: float) -> tuple[DeliveryView, ...]:
+        """The messages of one incident (or test alert), once all are delivered or given up, or after `timeout_s`."""
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            views = await self._store.deliveries(incident_id)
+            left_s = deadline - self._clock.monotonic()
+            if all(view.is_done for view in views) or left_s <= 0:
+                return views
+            await self._wait_for_progress(left_s)
+
+    async def _wait_for_progress(self, left_s: float) -> None:
+        async with self._progress:
+            waiting = asyncio.ensure_future(self._progress.wait())
+            try:
+                await asyncio.wait_for(waiting, left_s)
+            except TimeoutError:
+                return
+
+    async def _serve(self, line: _Line) -> None:
+        """Work off one receiver's rows, in order."""
+        name = line.receiver.name
+        left = await self._store.release(name)
+        if left:
+            _log.warning("taking up messages whose sending was interrupted", receiver=name, count=left)
+        while not self._stopping:
+            if not await self._rested(line):
+                return
+            line.news.clear()
+            lease = await self._store.lease(name, self._clock.wall(), self._expire_s)
+            for delivery in lease.gave_up:
+                _log.error(
+                    "gave up on a message", receiver=name, incident=delivery.incident_id, kind=delivery.kind.value
+                )
+                await self._ingest.gave_up(delivery)
+            if lease.delivery is not None:
+                await self._attempt(line, lease.delivery)
+            elif lease.next_due_at is None:
+                await line.news.wait()
+            else:
+                await self._rest(line, lease.next_due_at - self._clock.wall())
+
+    async def _rested(self, line: _Line) -> bool:
+        """Let a receiver that failed rest; news does not cut that short, only our stopping does: then False."""
+        while not self._stopping and (left_s := line.resume_at - self._clock.monotonic()) > 0:
+            line.news.clear()
+            await self._rest(line, left_s)
+        return not self._stopping
+
+    async def _rest(self, line: _Line, duration_s: float) -> None:
+        """Wait for news, at most `duration_s` of the clock."""
+        sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, duration_s)))
+        news = asyncio.ensure_future(line.news.wait())
+        try:
+            await asyncio.wait((sleep, news), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            news.cancel()
+
+    async def _attempt(self, line: _Line, delivery: Delivery) -> None:
+        """Send one message and write down what became of it."""
+        now = self._clock.wall()
+        ended_at = delivery.incident.closed_at if delivery.incident is not None else None
+        text = finish(delivery, now=now, zone=self._zone, ended_at=ended_at)
+        began = self._clock.monotonic()
+        outcome = await line.receiver.send(delivery, text, now)
+        outcome = Outcome(outcome.reason, outcome.detail, self._clock.monotonic() - began)
+        if outcome.delivered:
+            await self._arrived(line, delivery, outcome)
+        else:
+            await self._failed(line, delivery, outcome)
+        async with self._progress:
+            self._progress.notify_all()
+
+    async def _arrived(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
+        hasten = line.failures >= _BACK_AFTER
+        line.failures, line.resume_at = 0, 0.0
+        await self._store.acknowledge(delivery, outcome, self._clock.wall(), hasten=hasten)
+        _log.info(
+            "delivered",
+            receiver=delivery.receiver,
+            incident=delivery.incident_id,
+            kind=delivery.kind.value,
+            attempt=delivery.attempt,
+            duration_s=round(outcome.duration_s, 3),
+        )
+        await self._ingest.delivery_failing(delivery.receiver, "", failing=False)
+
+    async def _failed(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
+        now, elapsed = self._clock.wall(), self._clock.monotonic()
+        line.failures += 1
+        if line.failures == 1:
+            line.failing_since = elapsed
+        pause = pause_s(line.failures, self._chance())
+        line.resume_at = elapsed + pause
+        due_at = now + row_pause_s(delivery.attempt, pause)
+        await self._store.postpone(delivery, outcome, due_at, now)
+        _log.warning(
+            "could not deliver",
+            receiver=delivery.receiver,
+            incident=delivery.incident_id,
+            kind=delivery.kind.value,
+            attempt=delivery.attempt,
+            reason=outcome.reason.value,
+            detail=outcome.detail,
+            next_try_s=round(pause, 1),
+        )
+        if line.settings.fallback and delivery.attempt >= line.settings.fallback_after:
+            await self._ingest.fell_back(delivery, line.settings.fallback)
+        if line.failures >= _LONG_FAILURES and elapsed - line.failing_since >= _LONG_S:
+            await self._ingest.delivery_failing(delivery.receiver, outcome.detail, failing=True)
+
+    async def _keep_fresh(self, receiver: Receiver, every_s: float | None) -> None:
+        """Tell a receiver that needs it, again and again, what still fires."""
+        was_delivered = True
+        while every_s is not None:
+            firing = await self._store.firing_at(receiver.name)
+            if firing:
+                outcome = await receiver.refresh(firing, self._clock.wall())
+                if outcome.delivered is not was_delivered:
+                    was_delivered = outcome.delivered
+                    _log.warning(
+                        "refreshing changed", receiver=receiver.name, delivered=was_delivered, detail=outcome.detail
+                    )
+            await self._clock.sleep(every_s)
