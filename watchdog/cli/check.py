@@ -1,0 +1,89 @@
+"""`check`: every check once, now; nothing is stored and nobody is alerted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
+from watchdog.cli.places import config_option
+
+if TYPE_CHECKING:
+    from watchdog.config import Config
+    from watchdog.model import Observation
+
+COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
+
+
+@click.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per observation, one a line.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def command(config_file: str | None, as_json: bool, names: tuple[str, ...]) -> int:
+    """Run every check once, now, and show what it found.
+
+    NAME is a server, a host, or a whole check such as generation/deepseek; without one, all run. Nothing is stored,
+    nobody is alerted, and the daemon may be running.
+
+    Exit code: 0 all pass, 1 warning, 2 critical, 3 unknown (the worst of all observations).
+    """
+    from watchdog import logs
+    from watchdog.loading import load, locate
+
+    config = load(locate(config_file)).config
+    logs.configure(secrets=config.secrets, level="ERROR")
+    observations = asyncio.run(_observe(config, names))
+    for seen in observations:
+        click.echo(json.dumps(observation_json(seen)) if as_json else _line(seen))
+    return max(exit_code(seen) for seen in observations)
+
+
+async def _observe(config: Config, names: tuple[str, ...]) -> list[Observation]:
+    from watchdog.chat import ChatClient
+    from watchdog.checks import build_checks
+    from watchdog.clock import SystemClock
+
+    clock = SystemClock()
+    async with ChatClient() as chat:
+        checks = build_checks(config, clock, chat)
+        unknown = [name for name in names if not any(_named(check.key, name) for check in checks)]
+        if unknown:
+            known = ", ".join(check.key for check in checks)
+            raise click.UsageError(f"no check is called {', '.join(unknown)}; there are: {known}")
+        wanted = [check for check in checks if not names or any(_named(check.key, name) for name in names)]
+        results = await asyncio.gather(*(check.run(None, clock.wall()) for check in wanted))
+    return [seen for result in results for seen in result.observations]
+
+
+def _named(key: str, name: str) -> bool:
+    return name in (key, key.partition("/")[2])
+
+
+def exit_code(seen: Observation) -> int:
+    """The monitoring-plugin code of one observation."""
+    if seen.verdict.value == "unknown":
+        return EXIT_UNKNOWN
+    if seen.verdict.value == "pass":
+        return EXIT_WARNING if seen.reason == "garbage" else EXIT_OK
+    return {"page": EXIT_CRITICAL, "warn": EXIT_WARNING, "info": EXIT_OK}[seen.severity.value]
+
+
+def observation_json(seen: Observation) -> dict[str, Any]:
+    """One observation with the fields of the design's contract."""
+    return {
+        "check": seen.key,
+        "verdict": seen.verdict.value,
+        "reason": seen.reason,
+        "severity": seen.severity.value,
+        "summary": seen.summary,
+        "evidence": [{"at": fact.at, "source": fact.source, "text": fact.text} for fact in seen.evidence],
+        "duration_s": round(seen.duration_s, 4),
+    }
+
+
+def _line(seen: Observation) -> str:
+    verdict = click.style(f"{seen.verdict.value:8}", fg=COLOURS[seen.verdict.value])
+    return f"{verdict}{seen.key:40} {seen.reason:14} {seen.duration_s:7.2f} s  {seen.summary}"
