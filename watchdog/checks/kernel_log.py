@@ -8,16 +8,24 @@ from watchdog.checks.host_log import HostLog
 from watchdog.checks.host_pages import Found, read_pages, read_ring
 from watchdog.checks.kernel_words import readable, stream_condition
 from watchdog.clock import Clock
-from watchdog.config import HostSettings
+from watchdog.config import Config, HostSettings
 from watchdog.kernlog.matcher import Matcher
 from watchdog.kernlog.transcript import Hello
 from watchdog.model import CheckResult, Json, Observation
+from watchdog.rulebook import load_rules
 from watchdog.ssh import HostError, Reason, Session, reading
 
 OVERALL_SHARE = 0.8
 """A scan with page after page to read may take this share of its interval; then it says that it is behind."""
 STREAM_GRACE_S = 2.0
 """What a scan finds must come over the live stream within this time."""
+
+
+def build(config: Config, clock: Clock, chat: object) -> list[KernelLogCheck]:  # noqa: ARG001 - as every kind
+    """One check for each host of `config`, all on one matcher."""
+    by_name = {host.name: host for host in config.hosts}
+    matcher = Matcher(load_rules(config.rules))
+    return [KernelLogCheck(host, matcher, clock, jump=by_name.get(host.jump or "")) for host in config.hosts]
 
 
 class KernelLogCheck:
@@ -34,6 +42,11 @@ class KernelLogCheck:
     def key(self) -> str:
         """`kernel_log/<host>`."""
         return f"kernel_log/{self._host.name}"
+
+    @property
+    def live(self) -> bool:
+        """Whether the host is followed live beside its scans."""
+        return self._host.kernel_log.follow
 
     @property
     def interval_s(self) -> float:
@@ -59,7 +72,7 @@ class KernelLogCheck:
         conditions = [readable(self._host, trouble, now, took, found.lines, found.how)]
         if self._log.stream.wanted and found.visible:
             conditions.append(await self._judge_stream(found, now))
-        return self._log.result(*conditions)
+        return self._log.result(now, *conditions)
 
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""
