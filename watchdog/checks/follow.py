@@ -30,7 +30,7 @@ GOOD_AFTER_S = 30.0
 """A stream that lived this long was good: the next attempt starts with the shortest wait again."""
 CATCH_UP_S = 600.0
 BATCH_S = 0.05
-"""Lines of one burst are classified together after this long."""
+"""Lines of one record come within this time and are classified together."""
 
 logger = structlog.get_logger("follow")
 
@@ -48,7 +48,7 @@ async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, cl
             trouble = error
         log.stream.open = False
         log.stream.trouble = trouble
-        await _commit_news(log, commit)
+        await _commit_news(log, clock, commit)
         if clock.monotonic() - started >= GOOD_AFTER_S:
             wait_s = FIRST_WAIT_S
         logger.info("stream_ended", host=host.name, reason=trouble.reason.value, again_in_s=round(wait_s, 1))
@@ -56,11 +56,11 @@ async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, cl
         wait_s = min(LONGEST_WAIT_S, 2 * wait_s)
 
 
-async def _commit_news(log: HostLog, commit: Commit) -> None:
+async def _commit_news(log: HostLog, clock: Clock, commit: Commit) -> None:
     """Hand over what waits, if anything does. Lines that mean nothing travel with the next result."""
-    if not log.has_news:
+    if not log.has_news(clock.wall()):
         return
-    result = log.result()
+    result = log.result(clock.wall())
     try:
         await commit(result)
     except BaseException:
@@ -72,7 +72,7 @@ async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) 
     """Catch up by pages and take live lines, again and again on one connection, until the stream ends."""
 
     async def commit_page() -> None:
-        await _commit_news(log, commit)
+        await _commit_news(log, clock, commit)
 
     again = True
     while again:
@@ -103,7 +103,7 @@ async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit:
     asking = asyncio.create_task(requests.ask(session, request, lines.take, live=True))
     tasks = [
         asking,
-        asyncio.create_task(_commit_as_they_come(log, news, commit)),
+        asyncio.create_task(_commit_as_they_come(log, clock, news, commit)),
         asyncio.create_task(stream.restart.wait()),
     ]
     try:
@@ -118,12 +118,12 @@ async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _commit_as_they_come(log: HostLog, news: asyncio.Event, commit: Commit) -> None:
+async def _commit_as_they_come(log: HostLog, clock: Clock, news: asyncio.Event, commit: Commit) -> None:
     while True:
         await news.wait()
         await asyncio.sleep(BATCH_S)
         news.clear()
-        await _commit_news(log, commit)
+        await _commit_news(log, clock, commit)
 
 
 class _Lines:
@@ -135,7 +135,7 @@ class _Lines:
         self._news = news
 
     def take(self, line: bytes) -> None:
-        """Classify one line at once; the commit follows within a moment."""
+        """Take one line at once; it is classified and committed a moment later, with the lines of its record."""
         record = journal.parse(line)
         stream = self._log.stream
         if record is None or stream.restart.is_set():
@@ -143,8 +143,9 @@ class _Lines:
         if not stream.open:
             stream.open, stream.trouble = True, None
         stream.last_us = max(stream.last_us, record.received_us)
-        self._log.take(self._log.reading.live(record), self._clock.wall())
-        if self._log.has_news:
+        page = self._log.reading.live(record)
+        if page.lines or page.losses:
+            self._log.take(page, self._clock.wall())
             self._news.set()
         if self._log.reading.live_is_full:
             stream.restart.set()

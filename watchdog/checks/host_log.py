@@ -14,10 +14,14 @@ from dataclasses import dataclass, field
 from watchdog.checks.kernel_words import folded, incomplete, rebooted
 from watchdog.config import HostSettings
 from watchdog.kernlog import grouping
+from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
 from watchdog.kernlog.reading import Page, Reading
 from watchdog.model import CheckResult, Json, Observation
 from watchdog.ssh import HostError
+
+WAITING_LIMIT = 5000
+"""Lines held at most before they are classified: a scan of one page is folded in one piece."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class HostLog:
         self._matcher = matcher
         self._reading: Reading | None = None
         self._grouping: Json | None = None
+        self._waiting: list[KernelLine] = []
         self._pending: tuple[Observation, ...] = ()
 
     @property
@@ -65,15 +70,21 @@ class HostLog:
         self._pending = folded((*result.observations, *self._pending))
 
     def take(self, page: Page, now: float) -> int:
-        """Classify a page's lines; returns how many there were. Their observations wait for the next result."""
-        found: tuple[Observation, ...] = ()
-        if page.lines:
-            found, self._grouping = grouping.observations(
-                self.host.name, page.lines, self._matcher, now, self._grouping
-            )
-        lost = (incomplete(self.host, loss, now) for loss in page.losses)
-        self._pending = folded((*self._pending, *found, *lost))
+        """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
+        self._waiting += page.lines
+        lost = tuple(incomplete(self.host, loss, now) for loss in page.losses)
+        if lost:
+            self._pending = folded((*self._pending, *lost))
+        if len(self._waiting) >= WAITING_LIMIT:
+            self.settle(now)
         return len(page.lines)
+
+    def settle(self, now: float) -> None:
+        """Classify the lines that wait. Lines of one record belong in one call: a CmpltTO alone names no device."""
+        if self._waiting:
+            lines, self._waiting = self._waiting, []
+            found, self._grouping = grouping.observations(self.host.name, lines, self._matcher, now, self._grouping)
+            self._pending = folded((*self._pending, *found))
 
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so."""
@@ -81,13 +92,14 @@ class HostLog:
         self._pending = folded((*self._pending, *told))
         self.reading.forget_ended()
 
-    @property
-    def has_news(self) -> bool:
+    def has_news(self, now: float) -> bool:
         """Whether observations wait to be committed."""
+        self.settle(now)
         return bool(self._pending)
 
-    def result(self, *conditions: Observation) -> CheckResult:
+    def result(self, now: float, *conditions: Observation) -> CheckResult:
         """A result with the given conditions first, then all that waits, and the memory that belongs to it."""
+        self.settle(now)
         occurrences, self._pending = self._pending, ()
         if self._reading is None or self._reading.current is None:
             return CheckResult((*conditions, *occurrences))

@@ -72,7 +72,7 @@ class KernelLogCheck:
         conditions = [readable(self._host, trouble, now, took, found.lines, found.how)]
         if self._log.stream.wanted and found.visible:
             conditions.append(await self._judge_stream(found, now))
-        return self._log.result(now, *conditions)
+        return self._log.result(self._clock.wall(), *conditions)
 
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""

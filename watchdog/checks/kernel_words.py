@@ -78,7 +78,7 @@ def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
     """The occurrence `log.incomplete`: lines that nobody will ever read."""
     count = "an unknown number of" if loss.count is None else str(loss.count)
     return Observation(
-        key=f"kernel_log/{host.name}/log.incomplete",
+        key=f"kernel_log/{host.name}/log.incomplete/-",
         verdict=Verdict.FAIL,
         reason="log.incomplete",
         severity=Severity.WARN,
@@ -86,7 +86,7 @@ def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=(Evidence(now, host.name, loss.text),),
-        labels={"host": host.name, "kind": "log.incomplete"},
+        labels={"host": host.name, "kind": "log.incomplete", "device": "-"},
         count=loss.count or 1,
         advice="What was lost may have held an error. Look at the machine's own `dmesg`, and at what floods its log.",
     )
@@ -118,7 +118,7 @@ def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: floa
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=tuple(evidence),
-        labels={"host": host.name, "kind": "host.rebooted"},
+        labels={"host": host.name, "kind": "host.rebooted", "device": "-"},
         advice=""
         if ending.clean
         else "Read the last kernel lines: a PCIe, GPU or network error just before the end is the likely cause.",
@@ -133,11 +133,21 @@ def folded(observations: Iterable[Observation]) -> tuple[Observation, ...]:
         if old is None:
             by_key[new.key] = new
             continue
-        lead = new if new.severity.rank >= old.severity.rank else old
-        by_key[new.key] = replace(
-            lead,
-            at=max(old.at, new.at),
-            count=old.count + new.count,
-            evidence=(old.evidence + new.evidence)[:EVIDENCE_LIMIT],
-        )
+        by_key[new.key] = _joined(old, new)
     return tuple(by_key.values())
+
+
+def _joined(old: Observation, new: Observation) -> Observation:
+    lead = new if new.severity.rank >= old.severity.rank else old
+    count = old.count + new.count
+    seen = {**new.measurements, **old.measurements}
+    if "last_at" in new.measurements:
+        seen["last_at"] = new.measurements["last_at"]
+    return replace(
+        lead,
+        at=max(old.at, new.at),
+        count=count,
+        summary=lead.summary.replace(f"{lead.count} lines", f"{count} lines"),
+        evidence=(old.evidence + new.evidence)[:EVIDENCE_LIMIT],
+        measurements=seen,
+    )

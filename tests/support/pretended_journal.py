@@ -1,0 +1,86 @@
+"""A journal as journalctl shows it, in memory: pages from an inclusive cursor, rotation, a ring imported twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from watchdog.kernlog.journal import Record, RecordKind
+from watchdog.kernlog.transcript import Hello
+
+SOURCE = "5" * 32
+Identity = tuple[str, int, str]
+
+
+@dataclass(slots=True)
+class PretendedJournal:
+    """Boots of one machine, oldest first; the last one is running. `printed` is every line its kernel ever printed."""
+
+    records: list[Record] = field(default_factory=list)
+    boots: list[str] = field(default_factory=list)
+    printed: list[Identity] = field(default_factory=list)
+    wall_us: int = 1_795_000_000_000_000
+    stamp_us: int = 0
+    number: int = 0
+
+    def boot(self, *, clock_back_s: int = 0) -> None:
+        """Start another boot; its wall clock may be behind the one before."""
+        self.boots.append(f"{len(self.boots) + 1:08x}" + "0" * 24)
+        self.wall_us += self.stamp_us + 60_000_000 - clock_back_s * 1_000_000
+        self.stamp_us = 0
+        self.print(1)
+
+    def print(self, count: int) -> None:
+        """Let the kernel print `count` lines."""
+        for _ in range(count):
+            self.stamp_us += 1000
+            message = f"line {len(self.printed)}"
+            self.printed.append((self.boots[-1], self.stamp_us, message))
+            self._add(RecordKind.KERNEL, message, self.stamp_us)
+
+    def miss(self, lost: int) -> None:
+        """Let journald say that it lost lines."""
+        self.stamp_us += 1000
+        self._add(RecordKind.MISSED, f"Missed {lost} kernel messages", None, lost)
+
+    def mark(self, word: str) -> None:
+        """Let the journal start or stop, or logind announce a shutdown."""
+        self.stamp_us += 1000
+        self._add(RecordKind.MARK, word, None)
+
+    def import_again(self) -> None:
+        """What journald does after it lost its place in the ring: every line of this boot anew, under new cursors."""
+        again = [record for record in self.records if record.boot == self.boots[-1] and record.source_us is not None]
+        for record in dict.fromkeys((record.source_us, record.message) for record in again):
+            self.stamp_us += 1
+            self._add(RecordKind.KERNEL, record[1] or "", record[0])
+
+    def rotate(self, keep: int) -> None:
+        """Forget all but the newest `keep` records."""
+        self.records = self.records[-keep:]
+
+    def _add(self, kind: RecordKind, message: str, source_us: int | None, lost: int = 0) -> None:
+        self.number += 1
+        boot, received = self.boots[-1], self.stamp_us
+        cursor = f"s={SOURCE};i={self.number:x};b={boot};m={received:x};t={self.wall_us + received:x};x={self.number:x}"
+        self.records.append(Record(kind, cursor, boot, message, source_us, received, self.wall_us + received, lost))
+
+    @property
+    def hello(self) -> Hello:
+        """What the reader would say now."""
+        visible = [boot for boot in self.boots if any(record.boot == boot for record in self.records)]
+        now = (self.wall_us + self.stamp_us) / 1e6
+        return Hello(self.boots[-1], now, self.stamp_us / 1e6, 0, frozenset(), "systemd 252", tuple(visible))
+
+    def page(self, boot: str, cursor: str, limit: int) -> list[Record]:
+        """What `journalctl --cursor` shows: from that record on, or from the nearest later one if it is gone."""
+        start = 0 if cursor == "-" else _number(cursor)
+        return [record for record in self.records if record.boot == boot and _number(record.cursor) >= start][:limit]
+
+    def renumbered(self) -> PretendedJournal:
+        """The same journal under another numbering, as after its files were lost and made anew."""
+        moved = [replace(record, cursor=record.cursor.replace(SOURCE, "6" * 32)) for record in self.records]
+        return replace(self, records=moved)
+
+
+def _number(cursor: str) -> int:
+    return int(cursor.split(";")[1].partition("=")[2], 16)
