@@ -1,10 +1,11 @@
-"""A raw asyncio server that plays recorded replies with their timing and their end, and hostile ones, on a real socket."""
+"""A raw asyncio server on a real socket. It plays recorded replies with their timing and end, and hostile ones."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,12 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes
+    reader: asyncio.StreamReader
+
+    async def client_left(self) -> None:
+        """Return when the client has closed its side."""
+        while await self.reader.read(65536):
+            pass
 
     @property
     def json(self) -> Any:
@@ -39,13 +46,14 @@ class LlmServer:
     """Serves on a free loopback port; `play` answers each request. Use as an async context manager."""
 
     play: Player
+    tls: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
     open_now: int = 0
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024, ssl=self.tls)
         return self
 
     async def __aexit__(
@@ -67,7 +75,7 @@ class LlmServer:
     @property
     def url(self) -> str:
         """The base URL of its API."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/v1"
 
     def asked(self, end: str = "/chat/completions") -> list[Request]:
         """The requests whose path ends so."""
@@ -97,7 +105,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Request:
     method, path, _ = head[0].split(" ", 2)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, path, headers, body)
+    return Request(method, path, headers, body, reader)
 
 
 def head_of(status: int, headers: dict[str, str]) -> bytes:

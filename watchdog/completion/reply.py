@@ -16,6 +16,8 @@ BODY_LIMIT_BYTES = 1 << 20
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SNIFF_BYTES = 8
+_MANY_PIECES = 256
+"""Text enough to judge by. A server that ignores max_tokens must not cost us the parsing of all it says."""
 
 
 class Reply:
@@ -97,6 +99,8 @@ class Reply:
         elif isinstance(event, dict):
             self._complaint = complaint_in(event) or (complaint_in({"error": event}) if name == "error" else None)
             self._gathered.add(at_s, event, streamed=True)
+            if self._gathered.pieces >= _MANY_PIECES and self._reader is not None:
+                self._reader.skimming = True
         else:
             facts.wrong_type = facts.wrong_type or type(event).__name__
             if name == "error":

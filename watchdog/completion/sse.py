@@ -7,10 +7,12 @@ closed by an empty line, a stream without `[DONE]`. Source: WHATWG HTML §9.2.6,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from watchdog.model import Json
 
+_MATTERS = re.compile(rb'"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"\s*:\s*\{|\[DONE\]')
 _MOST_LINES = 32
 """Of one event. Real events are one line; without a bound, joining them again and again would cost quadratic time."""
 
@@ -42,7 +44,11 @@ Event = Json | Broken | Done
 
 
 class EventReader:
-    """Turns bytes into events. The same bytes give the same events, however they are split."""
+    """Turns bytes into events. The same bytes give the same events, however they are split.
+
+    `comments` counts comments. Set `skimming` when enough text has been seen: from then on only events that can end a
+    stream or fail it are given.
+    """
 
     def __init__(self) -> None:
         """Start at the beginning of a stream."""
@@ -52,6 +58,7 @@ class EventReader:
         self._skip_newline = False
         self._first = True
         self.comments = 0
+        self.skimming = False
 
     def feed(self, chunk: bytes) -> Iterator[tuple[str, Event]]:
         """Yield `(event name, event)` for everything that `chunk` completes."""
@@ -90,6 +97,8 @@ class EventReader:
             yield from self._dispatch_pending()
         elif line.startswith(b":"):
             self.comments += 1
+        elif self.skimming and not self._data and not _MATTERS.search(line):
+            return  # text that goes on and on: only what can end it is still worth parsing
         elif line.startswith(b"data:"):
             yield from self._datum(line[5:].decode("utf-8", "replace").removeprefix(" "))
         elif line.startswith(b"event:"):

@@ -1,0 +1,65 @@
+"""Every kind of hostile server in a process of its own, so that serving them does not slow down who is tested.
+
+Run as a program it prints one JSON line, kind → port, and serves until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from tests.support import llm_server as rig
+
+_ROOT = Path(__file__).parents[2]
+
+
+async def _serve() -> None:
+    players: dict[str, rig.Player] = {
+        "silence": rig.silence,
+        "drip": rig.drip,
+        "drip_headers": rig.drip_headers,
+        "endless_header": rig.endless_header,
+        "endless_headers": rig.endless_headers,
+        "huge_body": rig.huge_body,
+        "endless_text": rig.endless_text,
+        "gzip_bomb": rig.gzip_bomb(),
+        "keepalive_only": rig.recorded("mlx-keepalive-only", scale=0.05),
+    }
+    async with AsyncExitStack() as stack:
+        servers = {
+            name: await stack.enter_async_context(rig.LlmServer(rig.routes(player))) for name, player in players.items()
+        }
+        print(json.dumps({name: server.port for name, server in servers.items()}), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+@asynccontextmanager
+async def hostile_servers() -> AsyncIterator[dict[str, int]]:
+    """Start them in a process of their own; gives kind → port, and stops that process at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.hostile_servers",
+        cwd=_ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield json.loads(await process.stdout.readline())
+    finally:
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), 5)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
