@@ -31,11 +31,15 @@ def command(config_file: str | None, state_dir: str | None, log_level: str) -> i
 
     from watchdog import logs
     from watchdog.errors import ConfigError, StoreError
+    from watchdog.loading import load as load_file
     from watchdog.loading import locate
-    from watchdog.loading.judge import load_apart
+
+    def import_daemon() -> None:
+        # While apprise judges the receivers in a process of its own: together this takes no longer than either.
+        import watchdog.daemon  # noqa: F401 - imported for its time only
 
     def load() -> Config:
-        loaded = load_apart(locate(config_file))
+        loaded = load_file(locate(config_file), meanwhile=import_daemon)
         logs.configure(secrets=loaded.config.secrets, level=log_level)
         logs.warn_of(loaded.warnings)
         return loaded.config

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,19 +20,20 @@ from watchdog.loading.building import Builder
 from watchdog.loading.document import MAX_BYTES, DocumentError, Mark, Node, read_document
 from watchdog.loading.files import absolute
 from watchdog.loading.hosts import check_hosts
+from watchdog.loading.judge import Judge, judge_apart
 from watchdog.loading.kernel_rules import check_kernel_rules
 from watchdog.loading.names import check_mentions, check_names
 from watchdog.loading.plan import Listener, PlannedCheck, plan
 from watchdog.loading.problems import Place, Problems
 from watchdog.loading.reach import check_reach
-from watchdog.loading.receivers import UrlProblem, check_file_mode, check_receivers
+from watchdog.loading.receivers import check_file_mode, check_receivers, start_judging
 from watchdog.loading.records import Record
 from watchdog.loading.references import References, SourceError, read_regular
 from watchdog.loading.scalars import is_nothing, written_duration
 from watchdog.loading.schedules import check_alerting
 from watchdog.loading.servers import check_servers
 
-__all__ = ["Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
+__all__ = ["Judge", "Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
 
 VARIABLE = "INFERENCE_WATCHDOG_CONFIG"
 SYSTEM_FILE = Path("/etc/inference-watchdog/config.yaml")
@@ -63,10 +64,17 @@ def locate(option: str | Path | None, environ: Mapping[str, str] = os.environ) -
     raise ConfigError((ConfigProblem("config.yaml", 0, 0, "", problem, f"name one with --config or ${VARIABLE}"),))
 
 
-def load(path: str | Path, *, environ: Mapping[str, str] = os.environ, url_problem: UrlProblem | None = None) -> Loaded:
+def load(
+    path: str | Path,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    judge: Judge = judge_apart,
+    meanwhile: Callable[[], None] | None = None,
+) -> Loaded:
     """Read the configuration file at `path`; raises ConfigError with all its problems in file order.
 
-    `environ` is where `${env:…}` is looked up; `url_problem` judges receiver URLs (by default apprise does).
+    `environ` is where `${env:…}` is looked up; `judge` judges receiver URLs (by default apprise does, in a process of
+    its own, which takes 0.4 s). `meanwhile` is called while that goes on: a place for what the caller has to import.
     """
     path = Path(path)
     try:
@@ -74,7 +82,7 @@ def load(path: str | Path, *, environ: Mapping[str, str] = os.environ, url_probl
     except SourceError as fault:
         problem, hint = fault.problem, fault.hint
     else:
-        return read(data, str(path), mode=mode, environ=environ, url_problem=url_problem)
+        return read(data, str(path), mode=mode, environ=environ, judge=judge, meanwhile=meanwhile)
     raise ConfigError((ConfigProblem(str(path), 0, 0, "", problem, hint),))
 
 
@@ -84,7 +92,8 @@ def read(
     *,
     mode: int | None = None,
     environ: Mapping[str, str] = os.environ,
-    url_problem: UrlProblem | None = None,
+    judge: Judge = judge_apart,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Loaded:
     """Make a configuration of the bytes of `file`; raises ConfigError with all problems in file order.
 
@@ -94,7 +103,7 @@ def read(
     root = _document(data, problems)
     if root is not None:
         references = References(environ, Path(file).absolute().parent, problems)
-        record = _record(root, problems, references, url_problem)
+        record = _record(root, problems, references, judge, meanwhile)
         if record is not None:
             check_file_mode(record, mode, problems)
             if not problems.errors:
@@ -116,25 +125,24 @@ def _document(data: bytes, problems: Problems) -> Node | None:
     return root
 
 
-def _record(root: Node, problems: Problems, references: References, url_problem: UrlProblem | None) -> Record | None:
+def _record(
+    root: Node, problems: Problems, references: References, judge: Judge, meanwhile: Callable[[], None] | None
+) -> Record | None:
     record = Builder(problems, references).record(root, Config, Place(root.mark))
     if not isinstance(record, Record):
         return None
+    finish_judging = start_judging(record, problems, judge)
     if record.get("state_dir") is not None:
         absolute(record, "state_dir", references)
     check_names(record, problems)
     check_mentions(record, problems)
     check_servers(record, problems, references)
     check_hosts(record, problems, references)
-    check_receivers(record, problems, url_problem or _rejected_by_apprise)
+    check_receivers(record, problems)
     check_kernel_rules(record, problems, references)
     check_alerting(record, problems)
     check_reach(record, problems)
+    if meanwhile is not None:
+        meanwhile()
+    finish_judging()
     return record
-
-
-def _rejected_by_apprise(url: str) -> str | None:
-    # Imported at the first receiver: whoever only asks for `--help` does not pay for it.
-    from watchdog.notify import url_problem  # noqa: PLC0415 - see above
-
-    return url_problem(url)

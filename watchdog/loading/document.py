@@ -24,6 +24,10 @@ PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NOT_PRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 """What YAML 1.1 does not allow in a file (its production `c-printable`), and the byte order mark inside the text."""
 
+BRACES = re.compile(r"\$\{([^{}\s'\",]*)\}")
+STAND_INS = re.compile("\\$\ue000([^\ue000\ue001\\s'\",]*)\ue001")
+"""`${…}` is hidden from the parser behind signs of the same width, so that `{url: ${env:URL}}` needs no quotes."""
+
 FAULTS = (
     ("tab character", "a tab in the indentation", "indent with spaces"),
     ("mapping values are not allowed", "a colon where no key can stand", "check the indentation; quote text with `: `"),
@@ -109,7 +113,7 @@ def read_document(data: bytes) -> Node | None:
         raise DocumentError(0, 0, f"is larger than {MAX_BYTES // 1024} KiB, so it is no configuration of this program")
     try:
         text = _decode(data)
-        return _Composer().compose(_events(text))
+        return _Composer().compose(_events(BRACES.sub("$\ue000\\1\ue001", text)))
     except yaml.MarkedYAMLError as error:
         fault = _syntax_error(error, text)
     except yaml.YAMLError:
@@ -212,7 +216,8 @@ class _Composer:
                 *mark, "YAML tags (words that start with !) are not accepted", "put text that starts with ! in quotes"
             )
         if isinstance(event, yaml.ScalarEvent):
-            self._add(Scalar(mark, event.value, event.style in (None, "")), event.anchor)
+            text = STAND_INS.sub(r"${\1}", event.value)
+            self._add(Scalar(mark, text, event.style in (None, "")), event.anchor)
             return
         if event.anchor is not None:
             self.anchors[event.anchor] = None

@@ -14,7 +14,7 @@ from watchdog.loading.schedules import check_schedule
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 USER = re.compile(r"[^\s\-@:/][^\s:/]{0,63}")
-ADDRESS_WITH_PORT = re.compile(r"(.+):(\d{1,5})")
+ADDRESS_WITH_PORT = re.compile(r"(.+):([0-9]{1,5})")
 LOGINS = ("identity_file", "identity", "agent", "ssh_config")
 KEY_BEGINNING = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")

@@ -1,57 +1,71 @@
-"""Receiver URLs judged by apprise in a process of its own, so that the daemon does not carry apprise before its first
-alert (19 MiB, 0.3 s; design §11). Run as a module it reads a JSON list of URLs and prints a JSON list of verdicts.
+"""Asks apprise about receiver URLs, in a process of its own.
+
+apprise takes 0.3 s and 40 MiB, which a daemon should not pay before its first alert (design §11). Another process pays,
+and the daemon imports its own modules meanwhile. Where apprise is loaded already, it is asked here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from watchdog.errors import ConfigError
-from watchdog.loading import Loaded, load
+Answers = Sequence[str | None]
+"""For each URL: what is wrong with it, or None."""
+Judge = Callable[[Sequence[str]], Callable[[], Answers]]
+"""Starts judging URLs; what it gives waits for the answers."""
 
-JUDGE_LIMIT_S = 60.0
+URLS = Path(__file__).parents[1] / "notify" / "urls.py"
+# By its path: importing the package would load the HTTP client too, which judges nothing.
+PROGRAM = """
+import json, runpy, sys
+asked = json.load(sys.stdin)
+sys.path[:] = asked["path"]
+url_problem = runpy.run_path(asked["file"])["url_problem"]
+json.dump([url_problem(url) for url in asked["urls"]], sys.stdout)
+"""
+PATIENCE_S = 20.0
 
 
-def load_apart(path: str | Path) -> Loaded:
-    """The same as `load`, without importing apprise into this process; raises ConfigError with all problems."""
-    urls: list[str] = []
-
-    def collect(url: str) -> str | None:
-        urls.append(url)
-        return None
-
+def judge_apart(urls: Sequence[str]) -> Callable[[], Answers]:
+    """Start judging `urls`. The URLs go through a pipe: arguments of a process are shown to everybody."""
+    if not urls or "apprise" in sys.modules:
+        return lambda: _judge_here(urls)
     try:
-        loaded = load(path, url_problem=collect)
-    except ConfigError:
-        verdicts = judge(urls)
-        load(path, url_problem=verdicts.get)
-        raise
-    verdicts = judge(urls)
-    return load(path, url_problem=verdicts.get) if any(verdicts.values()) else loaded
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-I", "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    except OSError:  # no room for one more process
+        return lambda: _judge_here(urls)
+    question = json.dumps({"path": sys.path, "file": str(URLS), "urls": list(urls)})
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # a child that ended early has no answer, which is noticed below
+            process.stdin.write(question)
+            process.stdin.flush()
+    return lambda: _collect(process, urls)
 
 
-def judge(urls: list[str]) -> dict[str, str | None]:
-    """What apprise has against each URL (None: nothing). The URLs go by standard input, where nobody sees them."""
-    if not urls:
-        return {}
-    done = subprocess.run(
-        [sys.executable, "-m", "watchdog.loading.judge"],
-        input=json.dumps(urls),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=JUDGE_LIMIT_S,
-    )
-    if done.returncode != 0:
-        problem = "could not be checked: apprise does not start in this environment; run `inference-watchdog validate`"
-        return dict.fromkeys(urls, problem)
-    return dict(zip(urls, json.loads(done.stdout), strict=True))
+def _collect(process: subprocess.Popen[str], urls: Sequence[str]) -> Answers:
+    try:
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        output = ""
+    if process.returncode == 0:
+        answers: Answers = json.loads(output)
+        return answers
+    return ["could not be checked: apprise does not work in this installation; reinstall it"] * len(urls)
 
 
-if __name__ == "__main__":
-    from watchdog.notify import url_problem
+def _judge_here(urls: Sequence[str]) -> Answers:
+    from watchdog.notify import url_problem  # noqa: PLC0415 - see the module's docstring
 
-    print(json.dumps([url_problem(url) for url in json.load(sys.stdin)]))
+    return [url_problem(url) for url in urls]

@@ -32,12 +32,13 @@ def check_names(root: Record, problems: Problems) -> None:
 
 
 def _refuse(record: Record, name: str, problems: Problems) -> None:
+    quoted = record.quoted("name", name)
     better = re.sub(r"[^\w.@:+-]+", "-", unicodedata.normalize("NFC", name)).strip("-._@:+")[:64]
     problems.error(
         record.at("name"),
-        f"{record.quoted('name', name)} is no usable name: letters, digits and . _ - @ : + only, at most 64 of them, "
+        f"{quoted} is no usable name: letters, digits and . _ - @ : + only, at most 64 of them, "
         "a letter or digit first",
-        record.hint("name", f"did you mean {better}?" if NAME.fullmatch(better) else ""),
+        record.hint("name", f"did you mean {better}?" if NAME.fullmatch(better) and name in quoted else ""),
     )
 
 

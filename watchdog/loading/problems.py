@@ -11,6 +11,7 @@ from watchdog.errors import ConfigProblem
 from watchdog.loading.document import Mark
 
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,47}")
+STRAYED_SECRET = re.compile(r"PRIVATE KEY|[:/][^:/\s]+@")
 MAX_PROBLEMS = 100
 MAX_NOTED = 1000
 MAX_SUGGESTIONS = 30
@@ -86,7 +87,12 @@ def _in_file_order(problems: list[ConfigProblem]) -> tuple[ConfigProblem, ...]:
 
 
 def shown(text: str, limit: int = MAX_SHOWN) -> str:
-    """`text` of a setting that is no secret, quoted for a message: one line, control characters escaped, clipped."""
+    """`text` of a setting that is no secret, quoted for a message: one line, control characters escaped, clipped.
+
+    A text that looks like a login or a private key is not quoted: a lost line break may have brought it here.
+    """
+    if STRAYED_SECRET.search(text):
+        return "this text"
     clipped = text if len(text) <= limit else text[:limit] + "…"
     return (
         "'" + "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in clipped) + "'"

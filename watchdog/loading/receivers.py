@@ -9,52 +9,63 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from watchdog.config import Secret
+from watchdog.loading.judge import Judge
 from watchdog.loading.problems import Problems
 from watchdog.loading.records import Record
 from watchdog.loading.references import chmod
 from watchdog.loading.servers import web_url_parts
-
-UrlProblem = Callable[[str], str | None]
-"""Says what is wrong with an apprise URL, or None."""
 
 NO_KEYS = ("EMPTY", "none", "dummy", "not-needed", "sk-no-key-required", "no-key", "token-abc123")
 """What people write as api_key where the server checks none: nothing to hide."""
 SELF_HOSTED = re.compile(r"(?:https?|jsons?|xmls?|forms?|mailtos?|mqtts?|r?syslog)://")
 """Schemes whose URL is an address of one's own; in most others host and path are the token itself."""
 TELLING_HEADER = re.compile(r"auth|key|token|secret|cookie|passw", re.IGNORECASE)
+LONG_PART = 7
 LONG = 16
 """A path segment or query value of this length may well be a token."""
 
 
-def check_receivers(root: Record, problems: Problems, url_problem: UrlProblem) -> None:
-    """Each receiver has exactly one kind of address, and a usable one."""
+def check_receivers(root: Record, problems: Problems) -> None:
+    """Each receiver has exactly one kind of address, and each Alertmanager address can be used."""
     for receiver in root.sections("receivers"):
         given = [name for name in ("url", "alertmanager") if receiver.given(name)]
         if len(given) != 1:
             where = receiver.at("alertmanager") if given else receiver.place
             problems.error(where, "needs `url` or `alertmanager`, and not both", "url takes any apprise URL")
-        _check_url(receiver, problems, url_problem)
         for number, address in enumerate(receiver.get("alertmanager") or ()):
-            if isinstance(address, Secret):
-                _, problem, _ = web_url_parts(address.reveal())
-                if problem:
-                    hint = "write it like http://192.0.2.20:9093"
-                    problems.error(receiver.at(f"alertmanager[{number}]"), problem, hint)
+            problem = _address_problem(address.reveal()) if isinstance(address, Secret) else None
+            if problem:
+                hint = "write it like http://192.0.2.20:9093"
+                problems.error(receiver.at(f"alertmanager[{number}]"), problem, hint)
 
 
-def _check_url(receiver: Record, problems: Problems, url_problem: UrlProblem) -> None:
-    url = receiver.get("url")
-    if url is None:
-        return
-    problem = url_problem(url.reveal())
+def _address_problem(url: str) -> str | None:
+    _, problem, _ = web_url_parts(url)
     if problem:
-        problems.error(receiver.at("url"), without_url(problem, url.reveal()), "see https://appriseit.com/services/")
+        return problem
+    from watchdog.notify.urls import address_problem  # noqa: PLC0415 - only who has such a receiver pays for it
+
+    return address_problem(url)
+
+
+def start_judging(root: Record, problems: Problems, judge: Judge) -> Callable[[], None]:
+    """Ask the delivery library about every URL; what this gives notes the problems when the answers are there."""
+    asked = [(receiver, url) for receiver in root.sections("receivers") if (url := receiver.get("url")) is not None]
+    answers = judge([url.reveal() for _, url in asked])
+
+    def finish() -> None:
+        for (receiver, url), problem in zip(asked, answers(), strict=True):
+            if problem:
+                hint = "see https://appriseit.com/services/"
+                problems.error(receiver.at("url"), without_url(problem, url.reveal()), hint)
+
+    return finish
 
 
 def without_url(problem: str, url: str) -> str:
-    """`problem`, unless it quotes a part of the URL that may be secret."""
-    rest = url.partition("://")[2] or url
-    parts = [part for part in re.split(r"[/@:?&=#,\s]+", rest) if len(part) > 3]
+    """`problem`, unless it quotes a long part of the URL: that may be secret."""
+    _, scheme, rest = url.partition("://")
+    parts = [part for part in re.split(r"[/@:?&=#,\s]+", rest if scheme else url) if len(part) >= LONG_PART]
     return "apprise does not accept this URL" if any(part in problem for part in parts) else problem
 
 

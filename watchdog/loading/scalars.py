@@ -10,10 +10,10 @@ from watchdog.loading.problems import shown
 from watchdog.model import Json
 
 UNITS_S = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[wdhms])")
+DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[wdhms])", re.ASCII)
 MAX_DURATION_S = 3660 * 86400.0
-INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
-REAL = re.compile(r"-?(?:0|[1-9]\d*)?(?:\.\d*)?(?:[eE][-+]?\d{1,4})?")
+INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
+REAL = re.compile(r"-?(?:0|[1-9]\d*)?(?:\.\d*)?(?:[eE][-+]?\d{1,4})?", re.ASCII)
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 MAYBE_TRUTH = {"on": "true", "yes": "true", "y": "true", "off": "false", "no": "false", "n": "false"}
 NOTHING = ("", "~", "null", "Null", "NULL")
