@@ -108,16 +108,23 @@ _GUARDS: Mapping[Guard, Callable[[TrackState, TrackState, Severity, Thresholds],
 }
 
 
+def _last(verdicts: tuple[bool, ...], count: int) -> tuple[bool, ...]:
+    """The last `count` of `verdicts`."""
+    return verdicts[-count:] if count > 0 else ()
+
+
 def _flaps(state: TrackState, limits: Thresholds) -> int:
     """How many of the last `flap_window` verdicts were fails."""
-    return sum(not passed for passed in state.recent[-limits.flap_window :])
+    return sum(not passed for passed in _last(state.recent, limits.flap_window))
 
 
 def _counted(state: TrackState, observation: Observation, limits: Thresholds, now: float) -> TrackState:
     """`state` with the observation counted, the phase not yet moved."""
-    recent = (*state.recent, observation.verdict is Verdict.PASS)[-limits.flap_window :]
+    recent = _last((*state.recent, observation.verdict is Verdict.PASS), limits.flap_window)
     if observation.verdict is Verdict.PASS:
-        return replace(state, fails=0, passes=state.passes + 1, unknowns=0, recent=recent, last_good_at=observation.at)
+        # Bounded, so that a healthy key reaches a fixed point and costs the store no write for its state.
+        passes = min(state.passes + 1, max(limits.flap_window, limits.successes))
+        return replace(state, fails=0, passes=passes, unknowns=0, recent=recent, last_good_at=observation.at)
     begins = state.phase is Phase.OK
     return replace(
         state,
@@ -138,7 +145,7 @@ def _severity_of(row: Row, old: TrackState, observation: Observation) -> Severit
         return min(Severity.WARN, observation.severity, key=lambda severity: severity.rank)
     if row.says is TransitionKind.OPENED:
         return observation.severity
-    if row.reason is StepReason.STILL_FAILING and old.cause is Cause.FLAPPING:
+    if old.cause is Cause.FLAPPING and row.reason is not StepReason.DOWN_FOR_GOOD:
         return old.severity
     return max(old.severity, observation.severity, key=lambda severity: severity.rank)
 

@@ -77,7 +77,9 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     """The words after the kind: who, what, and how long, in an order that survives a cut."""
     subject = clean_line(subject_of(incident))
     summary = clean_line(incident.summary)
-    if not summary.lower().startswith(subject.lower()):
+    if incident.cause is Cause.FLAPPING and not kind.is_end:
+        summary = f"{subject}: comes and goes, {summary.removeprefix(f'{subject}: ')}"
+    elif not summary.lower().startswith(subject.lower()):
         summary = f"{subject}: {summary}"
     lasted = span(now - incident.since)
     if kind is NotificationKind.RESOLVED:
@@ -94,6 +96,12 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     if kind is NotificationKind.STILL_FIRING:
         return f"{lasted}: {summary}"
     return summary
+
+
+def _class(incident: Incident) -> str:
+    """The severity, and what it was before it was raised."""
+    raised = incident.severity is not incident.opened_severity
+    return f"{incident.severity} (was {incident.opened_severity})" if raised else str(incident.severity)
 
 
 def _counted(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
@@ -146,7 +154,7 @@ def render(
     title = shortened(hide(f"{kind} {_headline(incident, kind, now)}"), TITLE_LIMIT)
     first = [
         shortened(hide(clean_line(incident.summary)), 400),
-        hide(clean_line(f"{incident.severity} · {incident.key} · {incident.reason}")),
+        hide(clean_line(f"{_class(incident)} · {incident.key} · {incident.reason}")),
         *_counted(incident, now, zone),
     ]
     last = [] if kind.is_end else [hide(line) for line in _what_next(incident)]

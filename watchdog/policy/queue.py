@@ -44,21 +44,20 @@ class Waiting:
     due_at: float
 
 
-def fate(
-    waiting: Waiting, siblings: Sequence[Waiting], triggered_at: float | None, now: float, expire_s: float
-) -> Fate:
+def fate(waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, now: float, expire_s: float) -> Fate:
     """What becomes of `waiting`; `siblings` are the undelivered rows of its incident for its receiver, itself included.
 
-    `triggered_at` is when a trigger of its incident was delivered to this receiver, None if none was yet.
+    `triggered` is the newest row there was when a trigger of its incident was delivered to this receiver, None if none
+    was yet (a row, not a time: the wall clock may be set back).
     An end never overtakes its trigger and is not owed if no trigger arrived; a reminder that something newer follows,
     or that is older than the trigger's arrival, says nothing any more. Triggers and owed ends are never dropped.
     """
     ahead = any(other.row < waiting.row for other in siblings)
     if waiting.kind is NotificationKind.STILL_FIRING:
-        late = triggered_at is not None and triggered_at >= waiting.created_at
+        late = triggered is not None and triggered >= waiting.row
         if late or any(other.row > waiting.row for other in siblings):
             return Fate.SUPERSEDED
-    if waiting.kind.is_end and triggered_at is None and not ahead:
+    if waiting.kind.is_end and triggered is None and not ahead:
         return Fate.TRIGGER_NEVER_ARRIVED
     if ahead:
         return Fate.BEHIND_ANOTHER

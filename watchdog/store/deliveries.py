@@ -58,7 +58,7 @@ def lease(connection: sqlite3.Connection, receiver: str, now: float, expire_s: f
     due: list[float] = []
     for waiting in queue:
         same = siblings[waiting.incident_id]
-        what = fate(waiting, same, _triggered_at(connection, waiting, receiver), now, expire_s)
+        what = fate(waiting, same, _triggered(connection, waiting, receiver), now, expire_s)
         if what.drops or what is Fate.GAVE_UP:
             if what is Fate.GAVE_UP:
                 gave_up.append(_delivery(connection, waiting.row))
@@ -80,16 +80,16 @@ def _depth(connection: sqlite3.Connection, receiver: str) -> int:
     return depths(connection, {receiver})[receiver]
 
 
-def _triggered_at(connection: sqlite3.Connection, waiting: Waiting, receiver: str) -> float | None:
-    """When a trigger of the row's incident was delivered to `receiver`; for a trigger itself nobody asks."""
+def _triggered(connection: sqlite3.Connection, waiting: Waiting, receiver: str) -> int | None:
+    """The newest row there was when a trigger of the row's incident was delivered to `receiver`; None if none was."""
     if waiting.kind.is_trigger:
         return None
     found = connection.execute(
-        "SELECT max(done_at) FROM outbox WHERE incident = ? AND receiver = ? AND state = 'delivered'"
+        "SELECT max(newest_when_done) FROM outbox WHERE incident = ? AND receiver = ? AND state = 'delivered'"
         " AND kind IN ('FIRING', 'NEW')",
         (waiting.incident_id, receiver),
     ).fetchone()
-    return None if found is None or found[0] is None else float(found[0])
+    return None if found is None or found[0] is None else int(found[0])
 
 
 def _finish(connection: sqlite3.Connection, row: int, state: DeliveryState, why: str, now: float) -> None:
@@ -120,8 +120,8 @@ def _delivery(connection: sqlite3.Connection, row: int) -> Delivery:
 def acknowledge(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcome, now: float) -> None:
     """The receiver has it: close the row, remember the proof."""
     connection.execute(
-        "UPDATE outbox SET state = 'delivered', done_at = ?, why = 'delivered', detail = '', duration_s = ?"
-        " WHERE row = ?",
+        "UPDATE outbox SET state = 'delivered', done_at = ?, why = 'delivered', detail = '', duration_s = ?,"
+        " newest_when_done = (SELECT max(row) FROM outbox) WHERE row = ?",
         (now, outcome.duration_s, delivery.row),
     )
     connection.execute(

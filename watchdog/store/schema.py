@@ -25,7 +25,8 @@ MIGRATIONS: tuple[str, ...] = (
         row INTEGER PRIMARY KEY AUTOINCREMENT, receiver TEXT NOT NULL, incident TEXT NOT NULL, kind TEXT NOT NULL,
         severity TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, created_at REAL NOT NULL,
         state TEXT NOT NULL DEFAULT 'queued', attempt INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL,
-        leased_at REAL, done_at REAL, why TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '', duration_s REAL
+        leased_at REAL, done_at REAL, newest_when_done INTEGER,
+        why TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '', duration_s REAL
     );
     CREATE INDEX outbox_waiting ON outbox (receiver, row) WHERE state IN ('queued', 'leased');
     CREATE INDEX outbox_by_incident ON outbox (incident, receiver);
