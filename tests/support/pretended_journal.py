@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from watchdog.kernlog.journal import Record, RecordKind
 from watchdog.kernlog.transcript import Hello
 
 SOURCE = "5" * 32
+RING_LINES = 1300
+"""What a kernel ring buffer of 128 KiB holds."""
 Identity = tuple[str, int, str]
+"""Boot, the kernel's stamp in microseconds, text."""
 
 
 @dataclass(slots=True)
@@ -49,10 +52,10 @@ class PretendedJournal:
 
     def import_again(self) -> None:
         """What journald does after it lost its place in the ring: every line of this boot anew, under new cursors."""
-        again = [record for record in self.records if record.boot == self.boots[-1] and record.source_us is not None]
-        for record in dict.fromkeys((record.source_us, record.message) for record in again):
-            self.stamp_us += 1
-            self._add(RecordKind.KERNEL, record[1] or "", record[0])
+        for boot, stamp_us, message in self.printed[-RING_LINES:]:
+            if boot == self.boots[-1]:
+                self.stamp_us += 1
+                self._add(RecordKind.KERNEL, message, stamp_us)
 
     def rotate(self, keep: int) -> None:
         """Forget all but the newest `keep` records."""
@@ -75,11 +78,6 @@ class PretendedJournal:
         """What `journalctl --cursor` shows: from that record on, or from the nearest later one if it is gone."""
         start = 0 if cursor == "-" else _number(cursor)
         return [record for record in self.records if record.boot == boot and _number(record.cursor) >= start][:limit]
-
-    def renumbered(self) -> PretendedJournal:
-        """The same journal under another numbering, as after its files were lost and made anew."""
-        moved = [replace(record, cursor=record.cursor.replace(SOURCE, "6" * 32)) for record in self.records]
-        return replace(self, records=moved)
 
 
 def _number(cursor: str) -> int:
