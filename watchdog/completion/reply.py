@@ -16,8 +16,8 @@ BODY_LIMIT_BYTES = 1 << 20
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SNIFF_BYTES = 8
-_MANY_PIECES = 256
-"""Text enough to judge by. A server that ignores max_tokens must not cost us the parsing of all it says."""
+_MANY_PIECES, _MANY_EVENTS, _MANY_BROKEN = 256, 1024, 8
+"""Enough to judge by. A server that ignores max_tokens, or talks nonsense, must not cost us the parsing of it all."""
 
 
 class Reply:
@@ -38,6 +38,7 @@ class Reply:
         self._sniffed = not 200 <= status < 300
         self._reader: EventReader | None = None
         self._facts = StreamFacts()
+        self._broken = 0
         self._gathered = Gathered()
         self._complaint: Complaint | None = None
 
@@ -92,15 +93,17 @@ class Reply:
     def _take(self, at_s: float, name: str, event: Json | Broken | Done) -> None:
         facts = self._facts
         facts.events += 1
+        many = self._gathered.pieces >= _MANY_PIECES or facts.events >= _MANY_EVENTS or self._broken >= _MANY_BROKEN
+        if many and self._reader is not None:
+            self._reader.skimming = True
         if isinstance(event, Done):
             facts.done = True
         elif isinstance(event, Broken):
             facts.broken = facts.broken or one_line(event.text, 120)
+            self._broken += 1
         elif isinstance(event, dict):
             self._complaint = complaint_in(event) or (complaint_in({"error": event}) if name == "error" else None)
             self._gathered.add(at_s, event, streamed=True)
-            if self._gathered.pieces >= _MANY_PIECES and self._reader is not None:
-                self._reader.skimming = True
         else:
             facts.wrong_type = facts.wrong_type or type(event).__name__
             if name == "error":
