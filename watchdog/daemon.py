@@ -21,6 +21,7 @@ from watchdog.errors import ConfigError
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult
+from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.scheduler import Scheduler
@@ -32,13 +33,13 @@ TICK_S = 1.0
 """How often time itself is taken in: reminders, quiet occurrences, wishes of commands. The design's slow tick."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Parts:
-    """What is built once and lives as long as the daemon."""
+    """What is built once and lives as long as the daemon, and the configuration it follows now."""
 
+    config: Config
     store: Store
     ingest: Ingest
-    outbox: Outbox
     scheduler: Scheduler
     chat: ChatClient
 
@@ -53,6 +54,7 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._stop = asyncio.Event()
         self._hang_up = asyncio.Event()
+        self._receivers_changed = asyncio.Event()
         self._running: dict[str, tuple[object, Check]] = {}
         self._last_seen: dict[str, tuple[str, str]] = {}
 
@@ -77,16 +79,15 @@ class Daemon:
 
     async def _run(self, config: Config, store: Store, chat: ChatClient) -> None:
         ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=Redactor(config.secrets))
-        outbox = Outbox(store, ingest, self._clock, config.receivers)
         scheduler = Scheduler(self._clock, self._taking(ingest), store.memory)
-        parts = _Parts(store, ingest, outbox, scheduler, chat)
+        parts = _Parts(config, store, ingest, scheduler, chat)
         await ingest.start()
         await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(scheduler.run(), name="scheduler"),
-                group.create_task(outbox.run(), name="outbox"),
+                group.create_task(self._deliver(parts), name="outbox"),
                 group.create_task(self._tick(ingest), name="tick"),
                 group.create_task(self._reloading(parts), name="reload"),
             ]
@@ -138,6 +139,25 @@ class Daemon:
 
         return take
 
+    async def _deliver(self, parts: _Parts) -> None:
+        """Run the outbox; after a reload that changed the receivers, a new one takes up what the old one left."""
+        while True:
+            config = parts.config
+            redactor = Redactor(config.secrets)
+            receivers = {row.name: build(row, redactor) for row in config.receivers}
+            outbox = asyncio.create_task(Outbox(parts.store, parts.ingest, receivers, self._clock).run())
+            try:
+                while (parts.config.receivers, parts.config.alerting) == (config.receivers, config.alerting):
+                    changed = asyncio.create_task(self._receivers_changed.wait())
+                    await asyncio.wait({outbox, changed}, return_when=asyncio.FIRST_COMPLETED)
+                    changed.cancel()
+                    self._receivers_changed.clear()
+                    if outbox.done():
+                        return outbox.result()
+            finally:
+                outbox.cancel()
+                await asyncio.gather(outbox, return_exceptions=True)
+
     async def _tick(self, ingest: Ingest) -> None:
         while True:
             await self._clock.sleep(TICK_S)
@@ -155,7 +175,8 @@ class Daemon:
                 log.error("reload_refused", advice="The old configuration goes on. Correct the file and reload again.")
                 continue
             await parts.ingest.replan(AlertPlan.from_config(config), Redactor(config.secrets))
-            parts.outbox.replace(config.receivers)
+            parts.config = config
+            self._receivers_changed.set()
             await self._start_checks(config, parts)
             log.info("reloaded", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
 
