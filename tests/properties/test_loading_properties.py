@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.config_files import FIXTURES
+from tests.support.config_files import FIXTURES, accepting
 from watchdog.cli.validate import plan_json, plan_text
 from watchdog.config import Config, ReceiverSettings, ServerSettings
 from watchdog.errors import ConfigError
@@ -55,11 +55,6 @@ FIELDS = ("api_key", "header", "identity", "passphrase", "url", "alertmanager")
 def quoting(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
     """Stands for a delivery library that refuses every URL and repeats it."""
     return lambda: [f"bad: {url}" for url in urls]
-
-
-def accepting(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
-    """Stands for a delivery library that takes every URL."""
-    return lambda: [None] * len(urls)
 
 
 def read_any(data: bytes, environ: dict[str, str] | None = None) -> Loaded | ConfigError:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from watchdog.notify import url_problem
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "config"
 
@@ -36,6 +41,24 @@ _FILES: dict[str, tuple[bytes, int]] = {
 
 SECRETS = ("s3cr3t", "p4ssw0rd", "k3y-of")
 """A part of every secret in the fixtures, in `ENVIRON` and in the files: none may ever be printed."""
+
+
+with warnings.catch_warnings():
+    # The first question imports all services of apprise; one of them uses a module that Python 3.13 drops.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    url_problem("json://127.0.0.1/")
+
+_cached_problem = functools.cache(url_problem)
+
+
+def asking_apprise(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
+    """Judges receivers as the program does, in this process, each URL once."""
+    return lambda: [_cached_problem(url) for url in urls]
+
+
+def accepting(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
+    """Judges every receiver good, for tests that are not about receivers."""
+    return lambda: [None] * len(urls)
 
 
 def lay_out(folder: Path, source: Path, mode: int = 0o600) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.config_files import ENVIRON, lay_out
+from tests.support.config_files import ENVIRON, accepting, lay_out
 from watchdog.config import Config, ProbeSettings, Secret
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load, locate, read
@@ -28,7 +28,7 @@ RECEIVERS = "receivers: [{name: phone, url: 'json://127.0.0.1/hook'}]\n"
 
 def read_text(text: str, environ: Mapping[str, str] = ENVIRON, mode: int | None = None) -> Loaded:
     """Read `text` as a configuration."""
-    return read(text.encode(), "config.yaml", environ=environ, mode=mode)
+    return read(text.encode(), "config.yaml", environ=environ, mode=mode, judge=accepting)
 
 
 def read_server(lines: str, mode: int | None = None) -> Loaded:
@@ -55,7 +55,7 @@ def settings_classes(kind: type = Config) -> list[type]:
 
 
 def test_the_minimal_example_loads_without_a_warning(tmp_path: Path) -> None:
-    loaded = load(lay_out(tmp_path, SHIPPED / "minimal.yaml", mode=0o644), environ=ENVIRON)
+    loaded = load(lay_out(tmp_path, SHIPPED / "minimal.yaml", mode=0o644), environ=ENVIRON, judge=accepting)
     (server,) = loaded.config.servers
     assert server.probe == ProbeSettings(
         interval_s=120, timeout_s=60, max_tokens=5, failures=3, successes=2, stream=True
@@ -64,7 +64,7 @@ def test_the_minimal_example_loads_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_full_example_loads_without_a_warning(tmp_path: Path) -> None:
-    loaded = load(lay_out(tmp_path, SHIPPED / "full.yaml", mode=0o644), environ=ENVIRON)
+    loaded = load(lay_out(tmp_path, SHIPPED / "full.yaml", mode=0o644), environ=ENVIRON, judge=accepting)
     assert loaded.warnings == ()
     assert [host.name for host in loaded.config.hosts] == ["head", "worker"]
     assert loaded.config.hosts[0].known_hosts == str(tmp_path / "known_hosts")
@@ -91,7 +91,7 @@ def test_every_setting_is_in_the_full_example() -> None:
 
 def test_the_full_example_shows_the_real_defaults(tmp_path: Path) -> None:
     """Sections whose comments promise defaults hold exactly those."""
-    config = load(lay_out(tmp_path, SHIPPED / "full.yaml"), environ=ENVIRON).config
+    config = load(lay_out(tmp_path, SHIPPED / "full.yaml"), environ=ENVIRON, judge=accepting).config
     assert config.servers[0].probe == ProbeSettings()
     assert config.hosts[0].kernel_log == config.hosts[1].kernel_log
     assert config.alerting == Config().alerting
@@ -152,7 +152,7 @@ def test_a_secret_comes_from_a_file_beside_the_configuration(tmp_path: Path) -> 
     path.write_text(
         "servers: [{name: a, base_url: 'http://192.0.2.1/v1', api_key: '${file:secret.good}'}]\n" + RECEIVERS
     )
-    loaded = load(lay_out(tmp_path, path), environ={})
+    loaded = load(lay_out(tmp_path, path), environ={}, judge=accepting)
     assert loaded.config.servers[0].api_key == Secret("s3cr3t-in-a-file")
 
 

@@ -1,0 +1,65 @@
+"""Receivers are judged by the real apprise, without carrying it into this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from tests.support.config_files import asking_apprise
+
+ROOT = Path(__file__).parents[2]
+URLS = ["json://127.0.0.1/hook", "jsn://127.0.0.1/hook", "nothing at all", "ntfys://ntfy.sh/topic"]
+
+
+def run(program: str, *arguments: str) -> str:
+    """What a fresh interpreter prints for `program`."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> None:
+    program = """
+        import sys
+        from watchdog.loading.judge import judge_apart
+        print(judge_apart(sys.argv[1:])())
+        print("apprise" in sys.modules)
+    """
+    assert run(program, *URLS) == f"{list(asking_apprise(URLS)())}\nFalse\n"
+
+
+def test_something_else_can_be_done_meanwhile(tmp_path: Path) -> None:
+    """And it is done while the question is out: before the answer is asked for, after the process has begun."""
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "servers: [{name: a, base_url: http://192.0.2.1/v1}]\nreceivers: [{name: b, url: 'json://127.0.0.1/'}]\n"
+    )
+    program = """
+        import sys
+        from watchdog.loading import load
+        seen = []
+        loaded = load(sys.argv[1], meanwhile=lambda: seen.append("apprise" in sys.modules))
+        print(loaded.config.receivers[0].name, seen, "apprise" in sys.modules)
+    """
+    assert run(program, str(config)) == "b [False] False\n"
+
+
+def test_an_installation_without_a_working_apprise_says_so() -> None:
+    program = """
+        import sys
+        from watchdog.loading import judge
+        judge.PROGRAM = "raise SystemExit(3)"
+        print(judge.judge_apart(["json://127.0.0.1/"])())
+    """
+    assert "apprise does not work in this installation" in run(program)
+
+
+def test_no_receivers_need_no_process() -> None:
+    program = """
+        import subprocess
+        from watchdog.loading import judge
+        subprocess.Popen = None
+        print(judge.judge_apart([])())
+    """
+    assert run(program) == "[]\n"
