@@ -1,0 +1,233 @@
+"""Single rules of the reading that the property tests do not name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.support.pretended_journal import PretendedJournal
+from watchdog.kernlog.journal import Record
+from watchdog.kernlog.kmsg import RingRecord
+from watchdog.kernlog.reading import Page, Reading
+
+
+def started(lines: int = 3) -> tuple[PretendedJournal, Reading]:
+    journal = PretendedJournal()
+    journal.boot()
+    journal.print(lines)
+    reading = Reading()
+    scan(journal, reading)
+    return journal, reading
+
+
+def scan(journal: PretendedJournal, reading: Reading) -> list[Page]:
+    pages = []
+    for boot in reading.begin(journal.hello, journal.hello.now):
+        asked = reading.cursor(boot)
+        pages.append(reading.page(boot, asked, journal.page(boot, asked, 1000), more=False))
+    return pages
+
+
+def test_the_tail_of_the_boot_before_is_read_first_and_marked_post_mortem() -> None:
+    journal, reading = started()
+    journal.print(2)
+    journal.boot(clock_back_s=7200)
+    tail, fresh = scan(journal, reading)
+    assert [line.message for line in tail.lines] == ["line 4", "line 5"]
+    assert all(line.post_mortem for line in tail.lines)
+    assert [line.post_mortem for line in fresh.lines] == [False]
+
+
+def test_boots_that_came_and_went_between_two_scans_are_read_too() -> None:
+    journal, reading = started()
+    journal.boot()
+    journal.boot()
+    pages = scan(journal, reading)
+    assert [line.boot for page in pages for line in page.lines] == journal.boots[1:]
+    assert [ending.boot for ending in reading.endings] == journal.boots[:2]
+
+
+def test_a_boot_that_stops_without_a_word_did_not_end_cleanly() -> None:
+    journal, reading = started()
+    journal.boot()
+    scan(journal, reading)
+    (ending,) = reading.endings
+    assert not ending.clean
+    assert ending.tail[-1][1] == "line 3"
+
+
+def test_a_journal_that_was_stopped_last_ended_cleanly() -> None:
+    journal, reading = started()
+    journal.mark("stopped")  # the initrd's journal
+    journal.mark("started")
+    journal.print(1)
+    journal.mark("shutdown")
+    journal.mark("stopped")
+    journal.boot()
+    scan(journal, reading)
+    assert [ending.clean for ending in reading.endings] == [True]
+
+
+def test_a_journal_that_came_back_after_a_stop_has_not_ended() -> None:
+    journal, reading = started()
+    journal.mark("stopped")
+    journal.mark("started")
+    journal.boot()
+    scan(journal, reading)
+    assert [ending.clean for ending in reading.endings] == [False]
+
+
+def test_an_ending_is_told_once() -> None:
+    journal, reading = started()
+    journal.boot()
+    scan(journal, reading)
+    assert reading.endings
+    reading.forget_ended()
+    scan(journal, reading)
+    assert reading.endings == ()
+
+
+def test_a_greeting_from_a_boot_that_has_ended_meanwhile_is_not_followed() -> None:
+    journal, reading = started()
+    old = journal.hello
+    journal.boot()
+    scan(journal, reading)
+    reading.forget_ended()
+    assert reading.begin(old, old.now) == ()
+    assert reading.current == journal.boots[-1]
+
+
+def test_nothing_visible_of_the_running_boot_is_blindness_and_no_loss() -> None:
+    journal, reading = started()
+    boot = journal.boots[-1]
+    page = reading.page(boot, reading.cursor(boot), [], more=False)
+    assert page.visible == 0
+    assert page.losses == ()
+
+
+def test_a_boot_whose_end_is_out_of_sight_is_a_loss_told_once() -> None:
+    journal, reading = started()
+    journal.boot()
+    journal.records = [record for record in journal.records if record.boot == journal.boots[-1]]
+    pages = scan(journal, reading)
+    assert [len(page.losses) for page in pages] == [1, 0]
+    assert [ending.gone for ending in reading.endings] == [True]
+
+
+def test_a_rotated_cursor_says_how_many_records_may_be_missing_at_most() -> None:
+    journal, reading = started()
+    journal.print(10)
+    journal.rotate(keep=4)
+    (page,) = scan(journal, reading)
+    (loss,) = page.losses
+    assert "at most 6 records" in loss.text
+    assert len(page.lines) == 4
+
+
+def test_lost_lines_are_told_once_even_if_stream_and_scan_both_see_it() -> None:
+    journal, reading = started()
+    journal.miss(42)
+    record = journal.records[-1]
+    assert [loss.count for loss in reading.live(record).losses] == [42]
+    (page,) = scan(journal, reading)
+    assert page.losses == ()
+
+
+def test_lines_older_than_an_hour_at_first_contact_are_history() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    journal.stamp_us += 7200 * 1_000_000
+    journal.print(1)
+    reading = Reading()
+    (page,) = scan(journal, reading)
+    assert [line.history for line in page.lines] == [True, False]
+    again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+    journal.boot()
+    assert not [line for page in scan(journal, again) for line in page.lines if line.history]
+
+
+def test_a_wall_clock_set_forward_since_does_not_make_fresh_lines_history() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    hello = replace(journal.hello, now=journal.hello.now + 10 * 365 * 86400)  # NTP corrected a dead clock after boot
+    reading = Reading()
+    reading.begin(hello, hello.now)
+    page = reading.page(hello.boot, "-", journal.page(hello.boot, "-", 9), more=False)
+    assert [line.history for line in page.lines] == [False]
+    assert all(line.at is not None and abs(line.at - hello.now) < 1 for line in page.lines)
+
+
+def test_a_hosts_wrong_clock_is_translated_to_ours() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    reading = Reading()
+    ours = journal.hello.now + 3000
+    reading.begin(journal.hello, ours)
+    boot = journal.boots[-1]
+    (line,) = reading.page(boot, "-", journal.page(boot, "-", 9), more=False).lines
+    assert line.at == ours
+
+
+def test_three_equal_lines_in_one_microsecond_are_one() -> None:
+    journal, reading = started()
+    journal.print(1)
+    last = journal.records[-1]
+    twin = replace(last, cursor=last.cursor.replace(";i=", ";i=f"))
+    boot = journal.boots[-1]
+    page = reading.page(boot, reading.cursor(boot), [journal.records[-2], last, twin], more=False)
+    assert len(page.lines) == 1
+
+
+def ring(*numbers: int) -> list[RingRecord]:
+    return [RingRecord(number, number * 10, True, f"entry {number}") for number in numbers]
+
+
+def test_the_ring_buffer_is_read_once_and_its_losses_are_exact() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    reading = Reading()
+    boot = reading.begin(journal.hello, 0.0)[-1]
+    assert len(reading.ring(boot, ring(5, 6, 7)).lines) == 3
+    again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+    again.begin(journal.hello, 0.0)
+    assert again.ring(boot, ring(6, 7)).lines == ()
+    page = again.ring(boot, ring(12, 13))
+    assert [line.message for line in page.lines] == ["entry 12", "entry 13"]
+    assert [loss.count for loss in page.losses] == [4]
+
+
+def test_a_journal_that_appears_later_does_not_repeat_what_the_ring_buffer_gave() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    journal.print(4)
+    reading = Reading()
+    boot = reading.begin(journal.hello, journal.hello.now)[-1]
+    known = [RingRecord(n, record.stamp_us, True, record.message or "") for n, record in enumerate(journal.records)]
+    assert len(reading.ring(boot, known).lines) == 5
+    journal.print(1)
+    (page,) = scan(journal, reading)
+    assert [line.message for line in page.lines] == ["line 5"]
+
+
+def test_memory_of_another_version_is_a_first_contact() -> None:
+    assert Reading.from_json({"version": 0, "current": "x"}).current is None
+    assert Reading.from_json(None).current is None
+
+
+def test_the_stored_memory_does_not_change_under_the_feet_of_its_owner() -> None:
+    journal, reading = started()
+    stored = reading.to_json()
+    before = json.dumps(stored)
+    journal.print(5)
+    scan(journal, reading)
+    assert json.dumps(stored) == before
+
+
+def test_the_last_words_of_a_dying_machine_that_only_the_stream_brought_are_kept() -> None:
+    journal, reading = started()
+    journal.print(1)
+    lost_on_disk: Record = journal.records.pop()
+    assert len(reading.live(lost_on_disk).lines) == 1
+    journal.boot()
+    scan(journal, reading)
+    assert reading.endings[0].tail[-1][1] == "line 4"
