@@ -167,7 +167,7 @@ main() {
     # shellcheck disable=SC2086 # split at blanks on purpose, with file name expansion off
     set -- $request
     unset IFS
-    [ "$1" = read1 ] || die 64 unknown-protocol
+    [ "${1-}" = read1 ] || die 64 unknown-protocol
     case ${2-}/$# in
         hello/2 | kmsg/2 | pstore/2 | vitals/2) "$2" ;;
         journal/5) check_boot "$3"; check_cursor "$4"; journal "$3" "$4" "$5" ;;

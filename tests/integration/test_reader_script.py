@@ -1,0 +1,265 @@
+"""The one script that runs on a watched machine: what it answers, what it refuses, and that it writes nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from watchdog.kernlog.transcript import Transcript, hello
+from watchdog.ssh.session import script
+
+SOURCE = Path(__file__).parents[2] / "watchdog"
+READER = SOURCE / "host" / "reader.sh"
+BOOT = "a" * 32
+HOSTILE = {
+    "another program": "id",
+    "no request": "",
+    "only blanks": "   ",
+    "the protocol alone": "read1",
+    "another protocol": "read2 hello",
+    "an unknown request": "read1 reboot",
+    "an option for a request": "read1 --help",
+    "a request and more": "read1 hello there",
+    "a substitution": "read1 journal $(reboot) - 5",
+    "backticks": "read1 journal `id` - 5",
+    "a second command": "read1 hello;reboot",
+    "a second line": "read1 hello\nid",
+    "a pipe": "read1 hello | sh",
+    "a redirection": "read1 hello >/etc/motd",
+    "a background command": "read1 hello & id",
+    "an assignment": "PATH=/tmp read1 hello",
+    "a glob as boot": "read1 journal * - 5",
+    "a short boot": "read1 journal abc - 5",
+    "an upper-case boot": f"read1 journal {'A' * 32} - 5",
+    "an option as boot": "read1 journal --vacuum-size=1 - 5",
+    "an option as cursor": f"read1 journal {BOOT} --rotate 5",
+    "an option behind a cursor": f"read1 journal {BOOT} s=1;i=1 --flush 5",
+    "a cursor that is none": f"read1 journal {BOOT} x=1;i=1 5",
+    "a path as cursor": f"read1 follow {BOOT} /etc/shadow",
+    "no limit": f"read1 journal {BOOT} -",
+    "too much": f"read1 journal {BOOT} - 99999",
+    "a negative limit": f"read1 journal {BOOT} - -5",
+    "an octal limit": f"read1 journal {BOOT} - 010",
+    "a limit with a unit": f"read1 journal {BOOT} - 5k",
+    "one argument too many": f"read1 journal {BOOT} - 5 6",
+    "an endless request": "read1 hello " + "x" * 500,
+    "a letter beyond ASCII": "read1 hellö",
+    "a quote": "read1 'hello'",
+    "a tab": "read1\thello",
+}
+SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+
+
+def shell(name: str) -> list[str]:
+    """The command line of a shell, or a loud skip."""
+    if shutil.which(SHELLS[name][0]) is None:
+        text = f"{name} is missing: apt-get install {name}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(text)
+        pytest.skip(text)
+    return SHELLS[name]
+
+
+def run(command: list[str], request: str | None, **environment: str) -> tuple[int, Transcript, list[bytes]]:
+    """Run the script as it is sent: on standard input, with the request as its one argument."""
+    arguments = [*command, "-s", "--"] + ([] if request is None else [request])
+    done = subprocess.run(
+        arguments, input=script(), capture_output=True, timeout=30, check=False, env={**os.environ, **environment}
+    )
+    frame = Transcript()
+    return done.returncode, frame, frame.feed(done.stdout)
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_each_shell_answers_hello_with_who_and_where(name: str) -> None:
+    status, frame, lines = run(shell(name), "read1 hello")
+    assert status == 0
+    assert frame.complete
+    greeting = hello(frame.header or {}, lines)
+    assert greeting is not None
+    assert greeting.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    assert abs(greeting.now - time.time()) < 10
+    assert greeting.uid == os.getuid()
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_request_is_refused_in_each_shell(name: str, case: str) -> None:
+    status, frame, lines = run(shell(name), HOSTILE[case])
+    assert status == 64
+    assert frame.trailer is not None
+    assert frame.trailer.rc == 64
+    assert frame.header is None
+    assert lines == []
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_as_a_forced_command_the_request_comes_from_the_environment(name: str) -> None:
+    command = [*shell(name), str(READER)]
+    environment = {**os.environ, "SSH_ORIGINAL_COMMAND": "read1 hello"}
+    done = subprocess.run(command, capture_output=True, timeout=30, check=False, env=environment)
+    frame = Transcript()
+    frame.feed(done.stdout)
+    assert frame.complete
+    environment["SSH_ORIGINAL_COMMAND"] = "sh -s -- 'read1 hello'"
+    done = subprocess.run(command, capture_output=True, timeout=30, check=False, env=environment)
+    assert done.returncode == 64
+
+
+def test_a_script_that_arrived_cut_short_does_nothing() -> None:
+    for share in (0.3, 0.7, 0.99):
+        whole = script()
+        done = subprocess.run(
+            ["sh", "-s", "--", "read1 hello"],
+            input=whole[: int(len(whole) * share)],
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert b"INFERENCE-WATCHDOG-READER 1" not in done.stdout
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_vitals_are_plain_keys_and_values(name: str) -> None:
+    status, frame, lines = run(shell(name), "read1 vitals")
+    assert status == 0
+    assert frame.complete
+    values = dict(line.decode().split("=", 1) for line in lines)
+    assert int(values["MemTotal_kib"]) > int(values["MemAvailable_kib"]) > 0
+    assert values["gpu_rc"] in {"none", "done"}
+    assert {"boot", "uptime", "now"} <= (frame.header or {}).keys()
+
+
+def test_a_gpu_tool_that_hangs_is_reported_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    text = READER.read_text().replace("PATH=/usr/sbin", f"PATH={tmp_path}:/usr/sbin").replace("limited 8", "limited 1")
+    started = time.monotonic()
+    done = subprocess.run(
+        ["sh", "-s", "--", "read1 vitals"], input=text.encode(), capture_output=True, timeout=40, check=False
+    )
+    frame = Transcript()
+    lines = frame.feed(done.stdout)
+    assert frame.complete
+    assert b"gpu_rc=done" in lines
+    assert not [line for line in lines if line.startswith(b"gpu=")]
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_pstore_and_the_ring_buffer_have_a_frame_too(name: str) -> None:
+    for request in ("read1 pstore", "read1 kmsg"):
+        status, frame, _ = run(shell(name), request)
+        assert frame.header is not None
+        assert frame.trailer is not None
+        assert status == frame.trailer.rc
+        assert frame.trailer.rc in {0, 77}
+
+
+@pytest.mark.real
+def test_the_ring_buffer_is_read_to_its_end_with_its_numbers() -> None:
+    from watchdog.kernlog import kmsg
+
+    status, frame, lines = run(["sh"], "read1 kmsg")
+    if status == 77:
+        pytest.skip("this user may not read /dev/kmsg")
+    numbers = [record.sequence for record in map(kmsg.parse, lines) if record is not None]
+    assert frame.complete
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert not [line for line in lines if kmsg.parse(line) is None and not kmsg.is_continuation(line)]
+
+
+def test_the_environment_of_the_login_does_not_reach_journalctl() -> None:
+    _, plain, lines = run(["sh"], "read1 hello")
+    _, loud, same = run(["sh"], "read1 hello", SYSTEMD_LOG_LEVEL="debug", SYSTEMD_LOG_TARGET="console", LANG="de_DE")
+    assert plain.complete
+    assert loud.complete
+    assert lines == same
+
+
+def test_the_script_contains_nothing_that_writes_or_evaluates() -> None:
+    code = "\n".join(line.split(" #")[0] for line in READER.read_text().splitlines() if not line.startswith("#"))
+    forbidden = (
+        r"\beval\b|\bmktemp\b|\btee\b|\brm\b|\bmv\b|\bcp\b|\btouch\b|--cursor-file|--vacuum|--rotate|--flush|--sync"
+    )
+    assert re.findall(forbidden, code) == []
+    targets = set(re.findall(r"[0-9]*>+\|?(?!&)\s*([^\s;)]+)", code))
+    assert targets == {"/dev/null"}
+
+
+@pytest.mark.real
+def test_the_script_opens_no_file_for_writing() -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is missing: apt-get install strace")
+    for request in ("read1 hello", f"read1 journal {BOOT} - 5", "read1 vitals", "read1 pstore", "read1 kmsg"):
+        done = subprocess.run(
+            ["strace", "-f", "-qq", "-e", "trace=open,openat,creat,unlink,rename", "sh", "-s", "--", request],
+            input=script(),
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        opened = re.findall(rb'open\w*\([^"]*"([^"]+)", [^)]*O_(?:WRONLY|RDWR|CREAT)', done.stderr)
+        assert set(opened) <= {b"/dev/null", b"/dev/tty"}, request
+
+
+def test_no_other_remote_command_exists_in_the_code() -> None:
+    speaks_ssh, runs_remotely, runs_ssh_here = set(), [], []
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).as_posix()
+        if name.startswith("demo/"):  # the rig pretends to be the host
+            continue
+        text = path.read_text()
+        if re.search(r"^\s*(?:import|from) asyncssh", text, re.MULTILINE):
+            speaks_ssh.add(name)
+            calls = r"\.(create_process|create_session|run|start_sftp_client|open_session|create_subprocess|open_connection)\("
+            runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
+        runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
+    assert speaks_ssh == {"ssh/login.py", "ssh/naming.py", "ssh/session.py"}
+    assert runs_remotely == ["ssh/session.py: create_process"]
+    assert runs_ssh_here == []
+
+
+def test_every_request_the_code_can_make_is_on_the_closed_list() -> None:
+    asked = set()
+    for path in SOURCE.rglob("*.py"):
+        asked |= set(re.findall(r"read1 (\w+)", path.read_text()))
+    assert asked == {"hello", "journal", "follow", "kmsg", "pstore"}
+
+
+def test_following_ends_with_its_standard_input_and_leaves_no_process_behind() -> None:
+    if shutil.which("journalctl") is None:
+        pytest.skip("journalctl is missing")
+    for name in SHELLS:
+        process = subprocess.Popen(
+            [*shell(name), "-s", "--", f"read1 follow {BOOT} -"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(script())
+        process.stdin.flush()
+        process.stdout.readline()
+        assert b"request=follow" in process.stdout.readline()
+        time.sleep(0.3)
+        family = _descendants(process.pid)
+        assert any("journalctl" in command for command in family.values())
+        process.stdin.close()
+        assert b"END rc=0" in process.stdout.read()
+        process.stdout.close()
+        assert process.wait(timeout=10) == 0
+        time.sleep(0.3)
+        assert [pid for pid in family if Path(f"/proc/{pid}").exists() and pid != process.pid] == []
+
+
+def _descendants(pid: int) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found[int(child)] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        found |= _descendants(int(child))
+    return found
