@@ -38,7 +38,9 @@ def command(config_file: str | None, as_json: bool) -> int:
         loaded = load(locate(config_file))
     except ConfigError as error:
         if as_json:
-            click.echo(json.dumps({"good": False, "errors": [problem_json(one) for one in error.problems]}))
+            errors = [problem_json(one) for one in error.problems]
+            nothing: dict[str, Any] = {"warnings": [], "checks": [], "receivers": []}
+            click.echo(json.dumps({"file": error.problems[0].file, "good": False, "errors": errors, **nothing}))
         else:
             click.echo(str(error), err=True)
             click.echo(f"{_counted(len(error.problems), 'problem')}; nothing was started.", err=True)

@@ -36,13 +36,18 @@ class Builder:
         record, known = Record(kind, place), keys_of(kind)
         for key, key_mark, value in self.entries(node, place):
             if key not in known:
-                self._unknown_key(key, kind, place, key_mark)
+                self._unknown_key(key, record, key_mark)
                 continue
             name = known[key].name
             record.places[name] = place.at(value.mark, key)
             record.values[name] = self._field(record, name, value)
         for key, one in known.items():
-            if one.name not in record.values and one.default is MISSING and one.default_factory is MISSING:
+            if (
+                one.name not in record.values
+                and key not in record.meant
+                and one.default is MISSING
+                and one.default_factory is MISSING
+            ):
                 self.problems.error(place, f"`{key}` is missing")
         return record
 
@@ -77,14 +82,17 @@ class Builder:
                 )
         return found
 
-    def _unknown_key(self, key: str, kind: type, place: Place, mark: Mark) -> None:
+    def _unknown_key(self, key: str, record: Record, mark: Mark) -> None:
+        place, kind = record.place, record.kind
         if not key.replace("-", "_").isidentifier() or len(key) > 40:
             # Not repeated: `api_key:value` without the space makes a secret part of the key.
-            self.problems.error(
-                Place(mark, place.path), "this is no key", "every key needs a colon and a space, like `name: head`"
-            )
+            hint = "every key needs a colon and a space, like `name: head`"
+            self.problems.error(Place(mark, place.path), "this is no key", hint)
             return
-        hint = self.problems.suggest(key, keys_of(kind)) or key_elsewhere(key, kind)
+        near = self.problems.nearest(key, keys_of(kind))
+        if near and keys_of(kind)[near].name not in record.values:
+            record.meant.add(near)
+        hint = f"did you mean {near}?" if near else key_elsewhere(key, kind)
         self.problems.error(place.at(mark, key), "unknown key", hint or f"known here: {', '.join(keys_of(kind))}")
 
     def _fault(self, place: Place, problem: str, hint: str = "") -> Fault:

@@ -44,7 +44,7 @@ def _refuse(record: Record, name: str, problems: Problems) -> None:
 
 def names_of(root: Record, section: str) -> list[str] | None:
     """The names given in a section, good or bad, in file order; None when the section could not be read."""
-    if root.get(section) is None:
+    if root.get(section) is None or section in root.meant:
         return None
     return [name for record in root.sections(section) if (name := record.get("name")) is not None]
 

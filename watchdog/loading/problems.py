@@ -58,14 +58,19 @@ class Problems:
         """Note something that is allowed, and is probably not what is wanted."""
         self.warnings.append(ConfigProblem(self.file, *place.mark, place.path, problem, hint))
 
-    def suggest(self, word: str, known: Iterable[str]) -> str:
-        """`did you mean X?` for the nearest of `known`, or an empty text when none is near."""
+    def nearest(self, word: str, known: Iterable[str]) -> str | None:
+        """The one of `known` that `word` may be a typo of, or None."""
         if len(word) > MAX_SHOWN or self.suggested >= MAX_SUGGESTIONS:
-            return ""
+            return None
         self.suggested += 1
         folded = {name.lower(): name for name in known}
         near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-        return f"did you mean {folded[near[0]]}?" if near else ""
+        return folded[near[0]] if near else None
+
+    def suggest(self, word: str, known: Iterable[str]) -> str:
+        """`did you mean X?` for the nearest of `known`, or an empty text when none is near."""
+        near = self.nearest(word, known)
+        return f"did you mean {near}?" if near else ""
 
     def sorted_errors(self) -> tuple[ConfigProblem, ...]:
         """The errors in the order of their place in the file, the first `MAX_PROBLEMS` of them."""

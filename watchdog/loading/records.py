@@ -37,6 +37,9 @@ class Record:
     filled: set[str] = field(default_factory=set)
     """The texts that hold values of environment variables, named like `places`: no message quotes them."""
 
+    meant: set[str] = field(default_factory=set)
+    """Keys that are given with a typo: that they are missing is not said as well."""
+
     def get(self, name: str) -> Any:
         """The value of field `name`, its default when it was not given, or None when it was faulty or is required."""
         if name in self.values:
