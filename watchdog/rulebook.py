@@ -9,6 +9,7 @@ import yaml
 
 from watchdog.config import RulesSettings
 from watchdog.errors import RuleError
+from watchdog.kernlog.matcher import check_rules
 from watchdog.kernlog.rules import Rule, RuleSet, parse_rules
 
 MAX_FILE_BYTES = 1 << 20
@@ -24,6 +25,7 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
     rules: list[Rule] = []
     for name in settings.files:
         rules += read_rule_file(Path(name))
+    check_rules(rules)
     return RuleSet((*rules, *packaged_rules())).changed(settings.disable, settings.severity)
 
 

@@ -8,8 +8,9 @@ on bytes, in Hyperscan and, for patterns without `\\d`, in GNU `grep -E`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import TypeAlias
 
 MAX_PATTERN_CHARS = 2000
@@ -19,6 +20,7 @@ MIN_LITERAL_CHARS = 3
 
 MAX_ALTERNATIVES = 24
 MAX_CLASS_TEXTS = 4
+MAX_BRANCHES = 120
 _PUNCTUATION = frozenset(r".^$*+?{}[]\|()-/ :=#'\"<>!&@,;%~")
 _SAFE = frozenset(chr(code) for code in range(0x20, 0x7F)) - frozenset("\"\\/<>&'")
 """Characters that every JSON encoder leaves as they are, so a text is found in JSON logs as in plain ones."""
@@ -204,6 +206,50 @@ def parse_pattern(pattern: str) -> Node:
         problem = f"needs a fixed text of at least {MIN_LITERAL_CHARS} characters in every branch"
         raise PatternError(problem, 0)
     return node
+
+
+def split_branches(pattern: str) -> tuple[str, ...]:
+    """Patterns of which at least one matches exactly where `pattern` does: its outermost and last alternatives.
+
+    `a(?:b|c)|d` gives `ab`, `ac` and `d`. Hyperscan compiles many small expressions far faster, and to less, than one
+    with many branches.
+    """
+    bars: dict[int, list[int]] = {}
+    opened: list[int] = []
+    group: tuple[int, int] | None = None
+    for place, char in _syntax(pattern):
+        if char == "|":
+            bars.setdefault(opened[-1] if opened else -1, []).append(place)
+        elif char == "(":
+            opened.append(place)
+        elif char == ")":
+            group = (opened.pop(), place)
+    prefix, inner, start, end = "", bars.get(-1), -1, len(pattern)
+    if inner is None and group is not None and group[1] == len(pattern) - 1:
+        start, end = group[0] + 2 * pattern.startswith("(?:", group[0]), group[1]
+        prefix, inner = pattern[: group[0]], bars.get(group[0])
+    if inner is None:
+        return (pattern,)
+    branches = [prefix + pattern[left + 1 : right] for left, right in pairwise([start, *inner, end])]
+    split = tuple(part for branch in branches for part in split_branches(branch))
+    return split if len(split) <= MAX_BRANCHES else tuple(branches)
+
+
+def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
+    """The characters of a valid pattern that structure it, with their offsets: none escaped, none in a class."""
+    place = 0
+    while place < len(pattern):
+        char = pattern[place]
+        if char == "\\":
+            place += 1
+        elif char == "[":
+            place += 1 + pattern.startswith("^", place + 1)
+            place += pattern.startswith("]", place)
+            while pattern[place] != "]":
+                place += 1 + (pattern[place] == "\\")
+        elif char in "(|)":
+            yield place, char
+        place += 1
 
 
 def required_literals(node: Node) -> frozenset[str]:
