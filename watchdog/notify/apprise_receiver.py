@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor, clean_line
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
+from watchdog.notify.urls import hush
 
 if TYPE_CHECKING:
     import apprise
@@ -135,10 +136,9 @@ def open_service(url: str) -> apprise.Apprise:
 
     Raises `ValueError` (without the URL) if apprise does not accept it.
     """
+    hush()
     import apprise  # noqa: PLC0415 - see above
 
-    # Below WARNING apprise logs payloads, tokens and URLs (seen in 2.3): nobody may turn that on by accident.
-    logging.getLogger("apprise").setLevel(logging.WARNING)
     # Without a limit of its own apprise sends on the calling thread, which is ours.
     asset = apprise.AppriseAsset(service_timeout=0, storage_mode=apprise.PersistentStoreMode.MEMORY)
     asset.http_redirects = False

@@ -1,14 +1,32 @@
-"""What is wrong with a receiver's URL, in words that never repeat the URL itself: it holds secrets."""
+"""What is wrong with a receiver's URL, in words that never repeat the URL itself: it holds secrets.
+
+This file is also run by itself in another process (`watchdog.loading.judge`), so it imports nothing of ours.
+"""
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _LOCAL_SCHEMES = frozenset({"windows", "macosx", "gnome", "dbus", "kde", "qt", "glib", "syslog", "growl"})
+_TALKATIVE = ("apprise", "urllib3", "requests_oauthlib", "oauthlib", "paho", "markdown")
+"""Loggers of apprise and of what it sends with."""
+
+
+def hush() -> None:
+    """Keep apprise out of our logs: below WARNING it writes payloads, tokens and URLs, and even its warnings about a
+    URL hold the token (seen in 2.3). What it says about one send is read from the result of that send.
+    """
+    for name in _TALKATIVE:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
 
 
 def url_problem(url: str) -> str | None:
@@ -20,6 +38,7 @@ def url_problem(url: str) -> str | None:
     found = _SCHEME.match(url.strip())
     if not found:
         return "not a URL: it must begin with a service such as `tgram://`, `mailtos://` or `ntfys://`"
+    hush()
     import apprise  # noqa: PLC0415 - only for who checks a receiver
 
     scheme = found.group(1).lower()
