@@ -1,0 +1,146 @@
+"""Writes `docs/reference.md`: every key of the configuration, from the settings classes and `config/full.yaml`.
+
+Kinds, defaults and limits come from the classes, meanings from the comments of the full example, so neither can
+drift. Run `python docs/generate_reference.py`; a test holds that the file in the tree is what this gives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from watchdog.config import Config, Secret
+from watchdog.loading.document import Entries, Items, Node, Scalar, read_document
+from watchdog.loading.limits import LIMITS
+from watchdog.loading.records import bare, hints_of, keys_of, may_be_nothing
+from watchdog.loading.scalars import written_duration
+from watchdog.model import Severity
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "config" / "full.yaml"
+TARGET = ROOT / "docs" / "reference.md"
+COMMENT = re.compile(r"(?:^|\s)# (.*)$")
+KINDS = {str: "text", Secret: "secret", int: "whole number", float: "duration", bool: "true or false", Any: "JSON"}
+HEAD = """\
+# Configuration reference
+
+<!-- Written by docs/generate_reference.py from watchdog/config.py and config/full.yaml. Change those. -->
+
+One YAML file. It is looked for in this order: `--config FILE`, `$INFERENCE_WATCHDOG_CONFIG`, `config.yaml` in your
+user's configuration folder, `/etc/inference-watchdog/config.yaml`. `inference-watchdog validate` shows every error with
+file, line and column, or the plan: which check runs how often, and who hears of it. An unknown key, a value of the
+wrong kind, a name that nothing bears, a receiver that apprise does not accept, or a check that nobody would hear stops
+the start.
+
+- **duration**: a number with its unit, `500ms`, `90s`, `2m`, `1h30m`, `7d`.
+- **secret**: a text that is never shown. `${env:NAME}` takes an environment variable, `${file:/path}` the one line of a
+  file that is closed to others (`chmod 600`), `${credential:NAME}` what systemd hands over with `LoadCredential=`. They
+  may stand inside a longer text; `$${` is a literal `${`. Secrets may be typed in, but then the configuration itself
+  must be closed to others.
+- **text**: one line. Only `${env:NAME}` works inside it, as it may be shown in logs and alerts.
+- **true or false**: exactly these words. `on`, `yes` and the like are refused.
+- **severity**: `info`, `warn` or `page`.
+- Paths may be relative to the folder of the configuration, or start with `~/`.
+- Anchors, aliases and merge keys (`<<: *fast`) work; YAML tags do not.
+
+The whole of it with comments: [`config/full.yaml`](../config/full.yaml).
+The least: [`config/minimal.yaml`](../config/minimal.yaml).
+"""
+
+
+def reference() -> str:
+    """The whole text of the reference."""
+    data = EXAMPLE.read_bytes()
+    root = read_document(data)
+    assert root is not None
+    meanings = _meanings(root, data.decode().splitlines())
+    sections = [_section(kind, path, meanings) for path, kind in _sections(Config, "")]
+    return HEAD + "".join(sections)
+
+
+def _meanings(root: Node, lines: list[str]) -> dict[str, str]:
+    """Path of a key without list numbers → the comment on its line, at its first occurrence that has one."""
+    found: dict[str, str] = {}
+
+    def walk(node: Node, path: str) -> None:
+        for item in node.items if isinstance(node, Items) else ():
+            walk(item, path)
+        for key, value in node.pairs if isinstance(node, Entries) else ():
+            assert isinstance(key, Scalar)
+            inner = f"{path}.{key.text}" if path else key.text
+            comment = COMMENT.search(lines[key.mark.line - 1])
+            if comment and lines[key.mark.line - 1][: key.mark.column - 1].strip(" -") == "":
+                found.setdefault(inner, comment[1])
+            walk(value, inner)
+
+    walk(root, "")
+    return found
+
+
+def _sections(kind: type, path: str) -> list[tuple[str, type]]:
+    """Every section with its path, outer ones first."""
+    found = [(path, kind)]
+    for key, field in keys_of(kind).items():
+        inner = _inner_section(hints_of(kind)[field.name])
+        if inner is not None:
+            found += _sections(inner, f"{path}.{key}" if path else key)
+    return found
+
+
+def _inner_section(hint: Any) -> type | None:
+    """The settings class inside `hint`, or None."""
+    for part in (hint, *get_args(hint)):
+        if isinstance(part, type) and dataclasses.is_dataclass(part):
+            return part
+    return None
+
+
+def _section(kind: type, path: str, meanings: dict[str, str]) -> str:
+    rows = ["| key | kind | default | meaning |", "|---|---|---|---|"]
+    for key, field in keys_of(kind).items():
+        inner = f"{path}.{key}" if path else key
+        cells = (f"`{key}`", _kind(kind, field.name), _default(kind, field), meanings.get(inner, ""))
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    summary = re.sub(r" \(design [^)]*\)", "", (kind.__doc__ or "").partition("\n")[0])
+    return "\n".join(["", f"## `{path}`" if path else "## The file", "", summary, "", *rows, ""])
+
+
+def _kind(kind: type, name: str) -> str:
+    hint = bare(hints_of(kind)[name])
+    words = _kind_words(hint)
+    if (kind, name) in LIMITS:
+        least, most = LIMITS[kind, name]
+        written = written_duration if hint is float else "{:g}".format
+        words += f", {written(least)} to {written(most)}"
+    return words
+
+
+def _kind_words(hint: Any) -> str:
+    section = _inner_section(hint)
+    if get_origin(hint) is tuple:
+        return "list of sections" if section else f"list of {KINDS[get_args(hint)[0]]}s"
+    if get_origin(hint) is not None:
+        return f"section: name to {_kind_words(get_args(hint)[1])}"
+    if hint is Severity:
+        return "severity"
+    return "section" if section else KINDS[hint]
+
+
+def _default(kind: type, field: dataclasses.Field[Any]) -> str:
+    hint = hints_of(kind)[field.name]
+    if field.default is MISSING and field.default_factory is MISSING:
+        return "**required**"
+    if _inner_section(hint) or field.default_factory is not MISSING or field.default == ():
+        return "" if _inner_section(hint) and get_origin(hint) is not tuple else "none"
+    if may_be_nothing(hint) and field.default is None:
+        return "none"
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
+    return f"`{written_duration(field.default)}`" if isinstance(field.default, float) else f"`{field.default}`"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(reference(), encoding="utf-8")
