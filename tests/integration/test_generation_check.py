@@ -1,0 +1,292 @@
+"""The generation check against real sockets: models, resends, limits, sleeping servers, busy and hung engines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.llm_server import (
+    METRICS,
+    LlmServer,
+    Player,
+    Request,
+    chat_reply,
+    in_turn,
+    recorded,
+    reply_with,
+    routes,
+    silence,
+)
+from watchdog.chat import ChatClient
+from watchdog.checks.generation import GenerationCheck
+from watchdog.config import ProbeSettings, Secret, ServerSettings
+from watchdog.errors import WatchdogError
+from watchdog.model import CheckResult, Observation, Severity, Verdict
+
+OK = reply_with(chat_reply("ok"))
+INSTANT_STOP = reply_with(chat_reply("", usage={"completion_tokens": 1}))
+
+
+def _settings(server: LlmServer, **more: Any) -> ServerSettings:
+    defaults: dict[str, Any] = {"model": "m", "probe": ProbeSettings(timeout_s=1.0)}
+    return ServerSettings(name="deepseek", base_url=server.url, **{**defaults, **more})
+
+
+async def _run(settings: ServerSettings, memory: Any = None) -> CheckResult:
+    async with ChatClient() as client:
+        return await GenerationCheck(settings, client).run(memory, 1000.0)
+
+
+def _main(result: CheckResult) -> Observation:
+    return next(o for o in result.observations if o.key.startswith("generation/"))
+
+
+def _models(*names: str, **parents: str) -> Player:
+    data = [{"id": name, "parent": parents.get(name)} for name in names]
+    return reply_with({"object": "list", "data": data})
+
+
+async def test_a_healthy_server_passes_with_its_timings() -> None:
+    async with LlmServer(routes(recorded("vllm-stream-ok"))) as server:
+        observation = _main(await _run(_settings(server, hosts=("head",))))
+    assert (observation.key, observation.verdict, observation.reason) == ("generation/deepseek", Verdict.PASS, "ok")
+    assert observation.labels == {"server": "deepseek", "host": "head"}
+    assert {"duration_s", "ttft_s", "resent"} <= set(observation.measurements)
+
+
+async def test_the_request_is_small_limited_streamed_and_never_the_same_twice() -> None:
+    async with LlmServer(routes(OK)) as server:
+        extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": None, "max_tokens": 900}
+        for _ in range(2):
+            await _run(_settings(server, extra_body=extra))
+        first, second = (request.json for request in server.asked())
+        headers = server.asked()[0].headers
+    assert (first["max_tokens"], first["stream"], first["model"]) == (5, True, "m")
+    assert first["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "temperature" not in first
+    assert first["messages"] != second["messages"]
+    assert headers["accept-encoding"] == "identity"
+    assert headers["connection"] == "close"
+
+
+async def test_without_a_name_the_single_model_is_asked_for_and_remembered() -> None:
+    async with LlmServer(routes(OK, models=_models("big", "lora", lora="big"))) as server:
+        result = await _run(_settings(server, model=None))
+        again = await _run(_settings(server, model=None), result.memory)
+        assert [request.json["model"] for request in server.asked()] == ["big", "big"]
+        assert len(server.asked("/models")) == 1
+    assert _main(again).verdict is Verdict.PASS
+
+
+async def test_several_models_and_no_name_is_a_configuration_fault_and_wakes_none() -> None:
+    async with LlmServer(routes(OK, models=_models("a", "b"))) as server:
+        observation = _main(await _run(_settings(server, model=None)))
+        assert not server.asked()
+    assert observation.reason == "unknown_model"
+    assert "a, b" in observation.summary
+
+
+async def test_a_model_that_was_replaced_is_found_again_in_the_same_round() -> None:
+    gone = reply_with({"error": {"message": "The model `old` does not exist.", "code": 404}}, 404)
+
+    async def chat(request: Request, writer: asyncio.StreamWriter) -> None:
+        await (OK if request.json["model"] == "new" else gone)(request, writer)
+
+    async with LlmServer(routes(chat, models=_models("new"))) as server:
+        result = await _run(_settings(server, model=None), {"model": "old"})
+        assert [request.json["model"] for request in server.asked()] == ["old", "new"]
+    assert _main(result).verdict is Verdict.PASS
+
+
+async def test_another_model_answering_is_evidence() -> None:
+    async with LlmServer(routes(reply_with(chat_reply("ok", model="tiny")))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert observation.verdict is Verdict.PASS
+    assert any("another model answers: tiny" in item.text for item in observation.evidence)
+
+
+async def test_an_instant_stop_is_resent_once_and_both_attempts_are_evidence() -> None:
+    async with LlmServer(routes(in_turn(INSTANT_STOP, OK))) as server:
+        passed = _main(await _run(_settings(server)))
+    async with LlmServer(routes(INSTANT_STOP)) as server:
+        failed = _main(await _run(_settings(server)))
+        assert len(server.asked()) == 2
+    assert (passed.reason, passed.measurements["resent"]) == ("ok", 1)
+    assert [item.text.split(":")[0] for item in passed.evidence] == ["attempt 1", "attempt 2"]
+    assert (failed.reason, failed.verdict, len(failed.evidence)) == ("instant_stop", Verdict.FAIL, 2)
+
+
+async def test_the_other_limit_is_used_only_after_a_400_that_asks_for_it_and_is_remembered() -> None:
+    refusal = recorded("openai-unsupported-max-tokens")
+
+    async def chat(request: Request, writer: asyncio.StreamWriter) -> None:
+        await (OK if "max_completion_tokens" in request.json else refusal)(request, writer)
+
+    async with LlmServer(routes(chat)) as server:
+        first = await _run(_settings(server))
+        second = await _run(_settings(server), first.memory)
+        sent = ["max_tokens" in request.json for request in server.asked()]
+    assert (_main(first).verdict, _main(second).verdict) == (Verdict.PASS, Verdict.PASS)
+    assert sent == [True, False, False]
+
+
+async def test_a_400_that_comes_again_is_a_bad_request() -> None:
+    async with LlmServer(routes(recorded("openai-unsupported-max-tokens"))) as server:
+        result = await _run(_settings(server))
+        assert len(server.asked()) == 2
+    assert _main(result).reason == "bad_request"
+    assert "configuration" in _main(result).summary
+
+
+@pytest.mark.parametrize(
+    ("path", "asleep", "awake"),
+    [
+        ("ps", {"models": []}, {"models": [{"name": "m:latest", "model": "m:latest"}]}),
+        ("running", {"running": []}, {"running": [{"model": "m", "state": "ready"}]}),
+        ("models", {"data": [{"id": "m", "state": "not-loaded"}]}, {"data": [{"id": "m", "state": "loaded"}]}),
+    ],
+)
+async def test_a_sleeping_model_is_not_woken(path: str, asleep: Any, awake: Any) -> None:
+    async with LlmServer(routes(OK, **{path: reply_with(asleep)})) as server:
+        sleeping = _main(await _run(_settings(server, on_demand=True)))
+        assert not server.asked()
+    async with LlmServer(routes(OK, **{path: reply_with(awake)})) as server:
+        woken = _main(await _run(_settings(server, on_demand=True)))
+    assert (sleeping.verdict, sleeping.reason) == (Verdict.UNKNOWN, "asleep")
+    assert woken.verdict is Verdict.PASS
+
+
+async def test_an_on_demand_server_that_is_down_still_fails() -> None:
+    async with LlmServer(OK) as server:
+        settings = _settings(server, on_demand=True)
+    assert _main(await _run(settings)).reason == "refused"
+
+
+def _scrape(running: int, waiting: int, tokens: int) -> Player:
+    lines = {"num_requests_running": running, "num_requests_waiting": waiting, "generation_tokens_total": tokens}
+    return reply_with("".join(f"vllm:{name} {value}\n" for name, value in lines.items()), 200, "text/plain")
+
+
+async def test_a_busy_engine_is_alive_and_warns() -> None:
+    async with LlmServer(routes(silence, metrics=in_turn(_scrape(8, 3, 5000), _scrape(8, 4, 5430)))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert (observation.reason, observation.severity, observation.verdict) == ("busy", Severity.WARN, Verdict.FAIL)
+    assert "generation_tokens_total rose by 430" in observation.summary
+    assert "8 running, 4 waiting" in observation.summary
+
+
+@pytest.mark.parametrize(("running", "words"), [(2, "hung: 2 running"), (0, "the engine counts no request")])
+async def test_a_frozen_engine_is_hung_and_pages(running: int, words: str) -> None:
+    async with LlmServer(routes(silence, metrics=_scrape(running, 0, 5000))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert (observation.reason, observation.severity) == ("no_reply", Severity.PAGE)
+    assert words in observation.summary
+
+
+async def test_without_metrics_busy_and_hung_cannot_be_told_apart_and_that_is_said() -> None:
+    async with LlmServer(routes(silence)) as server:
+        first = await _run(_settings(server))
+        second = await _run(_settings(server), first.memory)
+        looked = [request.path for request in server.requests if "metrics" in request.path]
+    assert "cannot tell busy from hung" in _main(first).summary
+    assert "cannot tell busy from hung" in _main(second).summary
+    assert looked == ["/metrics", "/v1/metrics", "/prometheus/metrics"]
+
+
+async def test_a_gateway_that_gave_up_is_decided_by_the_counters() -> None:
+    timed_out = recorded("nginx-504")
+    async with LlmServer(routes(timed_out, metrics=in_turn(_scrape(1, 0, 10), _scrape(1, 0, 25)))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert (observation.reason, observation.severity) == ("busy", Severity.WARN)
+
+
+async def test_metrics_are_found_where_each_engine_keeps_them_and_remembered() -> None:
+    body = (METRICS / "trtllm-prometheus.prom").read_bytes()
+
+    async def play(request: Request, writer: asyncio.StreamWriter) -> None:
+        found = {"/metrics": reply_with("[]"), "/prometheus/metrics": reply_with(body, 200, "text/plain")}
+        await found.get(request.path, OK if "chat" in request.path else reply_with("", 404))(request, writer)
+
+    async with LlmServer(play) as server:
+        result = await _run(_settings(server))
+        await _run(_settings(server), result.memory)
+        looked = [request.path for request in server.requests if "metrics" in request.path]
+    assert looked[:3] == ["/metrics", "/v1/metrics", "/prometheus/metrics"]
+    assert set(looked[3:]) == {"/prometheus/metrics"}
+
+
+async def test_long_requests_that_stand_still_while_the_probe_passes_fail_the_progress_check() -> None:
+    """The counter moves by our own tokens during a probe, so only the time between two probes is evidence."""
+    tokens = iter(range(0, 10_000, 5))
+    state = {"tokens": 0}
+
+    async def metrics(request: Request, writer: asyncio.StreamWriter) -> None:
+        await _scrape(2, 0, state["tokens"])(request, writer)
+
+    async def chat(request: Request, writer: asyncio.StreamWriter) -> None:
+        state["tokens"] = next(tokens)
+        await OK(request, writer)
+
+    memory: Any = None
+    found: list[Observation] = []
+    async with LlmServer(routes(chat, metrics=metrics)) as server:
+        for round_number in range(5):
+            result = await _run(_settings(server), memory)
+            memory = result.memory if result.memory is not None else memory
+            found.append(next(o for o in result.observations if o.key == "progress/deepseek"))
+            if round_number == 3:
+                state["tokens"] = next(tokens)
+    assert [o.verdict.value for o in found] == ["pass", "fail", "fail", "fail", "pass"]
+    assert "between 3 probes" in found[3].summary
+    assert json.loads(json.dumps(memory)) == memory
+
+
+async def test_an_idle_engine_makes_progress_nothing_to_worry_about() -> None:
+    async with LlmServer(routes(OK, metrics=_scrape(0, 0, 7))) as server:
+        result = await _run(_settings(server))
+        looked = len(server.asked("/metrics"))
+    assert [o.verdict.value for o in result.observations if o.key.startswith("progress/")] == ["pass"]
+    assert looked == 1
+
+
+async def test_a_key_is_sent_and_never_shown() -> None:
+    echo = reply_with({"error": {"message": "Incorrect API key provided: sk-very-secret", "code": 401}}, 401)
+    async with LlmServer(routes(echo)) as server:
+        observation = _main(await _run(_settings(server, api_key=Secret("sk-very-secret"))))
+        assert server.asked()[0].headers["authorization"] == "Bearer sk-very-secret"
+    assert observation.reason == "auth"
+    assert "sk-very-secret" not in repr(observation)
+
+
+async def test_two_runs_of_one_check_never_overlap() -> None:
+    running = {"now": 0, "most": 0}
+
+    async def chat(request: Request, writer: asyncio.StreamWriter) -> None:
+        running["now"] += 1
+        running["most"] = max(running["most"], running["now"])
+        await asyncio.sleep(0.05)
+        running["now"] -= 1
+        await OK(request, writer)
+
+    async with LlmServer(routes(chat)) as server, ChatClient() as client:
+        check = GenerationCheck(_settings(server), client)
+        await asyncio.gather(*(check.run(None, 1000.0) for _ in range(3)))
+    assert running["most"] == 1
+
+
+async def test_memory_of_any_shape_is_survived() -> None:
+    async with LlmServer(routes(OK, metrics=_scrape(1, 0, 7))) as server:
+        shapes: list[Any] = [17, "x", [], {"after": {"engine": 3}}, {"stuck_rounds": "many", "model": 5, "after": [1]}]
+        for memory in shapes:
+            assert _main(await _run(_settings(server), memory)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("broken", [{"base_url": "ftp://x"}, {"base_url": "http://"}, {"ca_file": "/does/not/exist"}])
+async def test_settings_that_cannot_be_used_are_refused_at_once(broken: dict[str, Any]) -> None:
+    async with LlmServer(OK) as server, ChatClient() as client:
+        with pytest.raises(WatchdogError, match="deepseek"):
+            GenerationCheck(replace(_settings(server), **broken), client)

@@ -1,0 +1,120 @@
+"""Reading scrapes and comparing them: what the recorded scrapes do not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from watchdog.engines.catalog import loaded_models, served_models
+from watchdog.engines.exposition import read_metrics
+from watchdog.engines.movement import Movement, compare
+from watchdog.engines.sample import EngineSample
+
+
+def _read(*lines: str) -> EngineSample:
+    sample = read_metrics("\n".join(lines).encode())
+    assert sample is not None
+    return sample
+
+
+def _vllm(
+    tokens: dict[str, int], running: dict[str, int], waiting: int = 0, started: float | None = None
+) -> EngineSample:
+    lines = [f'vllm:generation_tokens_total{{engine="{r}"}} {v}' for r, v in tokens.items()]
+    lines += [f'vllm:num_requests_running{{engine="{r}"}} {v}' for r, v in running.items()]
+    lines += [f'vllm:num_requests_waiting{{engine="0"}} {waiting}']
+    return _read(*lines, *([] if started is None else [f"process_start_time_seconds {started}"]))
+
+
+@pytest.mark.parametrize("prefix", ["vllm:", "ray_vllm_", "vllm_", "aphrodite:"])
+def test_forks_and_ray_are_read_as_vllm(prefix: str) -> None:
+    sample = _read(f"{prefix}num_requests_running 2", f"{prefix}generation_tokens_total 7")
+    assert (sample.engine, sample.running, sample.progress) == ("vllm", 2, 7)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html></html>", b"[]", b'{"iter": 5}', b"# HELP x y\n", b"go_goroutines 8\n"])
+def test_a_page_without_engine_metrics_is_unavailable_and_not_zero(body: bytes) -> None:
+    assert read_metrics(body) is None
+
+
+def test_a_broken_line_costs_only_itself() -> None:
+    sample = _read(
+        "vllm:num_requests_running{ 3", "vllm:num_requests_waiting 2", 'vllm:generation_tokens_total{a="b"} x'
+    )
+    assert (sample.running, sample.waiting, sample.progress) == (None, 2, None)
+
+
+def test_nan_is_not_available_and_crlf_is_read() -> None:
+    sample = _read("llamacpp:requests_processing nan\r", "llamacpp:n_decode_total 1.5e+03\r")
+    assert (sample.running, sample.progress) == (None, 1500)
+
+
+def test_ranks_repeat_and_replicas_add_up() -> None:
+    labels = [f'dp_rank="{dp}",tp_rank="{tp}"' for dp in (0, 1) for tp in (0, 1)]
+    sample = _read(
+        *(f"sglang:num_running_reqs{{{label}}} 3" for label in labels),
+        *(
+            f'sglang:realtime_tokens_total{{{label},mode="{mode}"}} 10'
+            for label in labels
+            for mode in ("decode", "prefill")
+        ),
+    )
+    assert (sample.running, sample.progress) == (6, 40)
+
+
+def test_one_frozen_replica_is_partial_and_an_idle_one_is_not() -> None:
+    before = _vllm({"0": 10, "1": 50}, {"0": 1, "1": 1})
+    assert compare(before, _vllm({"0": 30, "1": 50}, {"0": 1, "1": 1})).movement is Movement.PARTIAL
+    assert compare(before, _vllm({"0": 30, "1": 50}, {"0": 1, "1": 1})).stuck == ("1",)
+    idle = _vllm({"0": 10, "1": 50}, {"0": 1, "1": 0})
+    assert compare(idle, _vllm({"0": 30, "1": 50}, {"0": 1, "1": 0})).movement is Movement.BUSY
+
+
+def test_waiting_requests_without_a_running_one_are_frozen() -> None:
+    assert compare(_vllm({"0": 9}, {"0": 0}, 2), _vllm({"0": 9}, {"0": 0}, 3)).movement is Movement.FROZEN
+
+
+def test_a_newer_process_start_is_a_restart_even_when_the_counter_grew() -> None:
+    before, after = _vllm({"0": 9}, {"0": 1}, 0, 1000), _vllm({"0": 90}, {"0": 1}, 0, 2000)
+    assert compare(before, after).movement is Movement.RESET
+
+
+def test_prefill_without_output_is_progress() -> None:
+    lines = ["vllm:num_requests_running 1", "vllm:generation_tokens_total 5"]
+    before, after = _read(*lines, "vllm:prompt_tokens_total 10"), _read(*lines, "vllm:prompt_tokens_total 900")
+    assert compare(before, after).movement is Movement.BUSY
+
+
+def test_a_counter_of_finished_requests_proves_life_by_moving_and_nothing_by_standing() -> None:
+    before = _read("sglang:num_running_reqs 5", "sglang:generation_tokens_total 100")
+    moved = _read("sglang:num_running_reqs 5", "sglang:generation_tokens_total 130")
+    assert compare(before, moved).movement is Movement.BUSY
+    assert compare(before, before).movement is Movement.UNKNOWN
+
+
+def test_a_dropped_reply_is_neither_a_restart_nor_a_hang() -> None:
+    """TensorFold's running gauge falls when a client leaves; its total does not."""
+    head = ["tensorfold:num_requests_running 1", "tensorfold:generation_tokens_total 90"]
+    before, after = (_read(*head, f"tensorfold:generation_tokens_running {n}") for n in (400, 12))
+    assert compare(before, after).movement is Movement.UNKNOWN
+
+
+def test_another_engine_or_no_engine_cannot_be_compared() -> None:
+    vllm, tgi = _vllm({"0": 1}, {"0": 1}), _read("tgi_queue_size 1", 'tgi_batch_inference_success{method="decode"} 3')
+    assert compare(vllm, tgi).movement is Movement.UNKNOWN
+    assert compare(None, tgi).movement is Movement.UNKNOWN
+
+
+def test_served_models_leave_adapters_out() -> None:
+    assert served_models({"data": [{"id": "a"}, {"id": "l", "parent": "a"}]}) == ("a",)
+    assert served_models({"data": []}) == ()
+    assert served_models({"choices": []}) is None
+    assert served_models("x") is None
+
+
+def test_loaded_models_are_read_per_kind_of_server() -> None:
+    assert loaded_models("/api/ps", {"models": [{"name": "a:latest"}]}) == ("a:latest",)
+    assert loaded_models("/running", {"running": [{"model": "a", "state": "starting"}]}) == ()
+    assert loaded_models(
+        "/api/v0/models", {"data": [{"id": "a", "state": "loaded"}, {"id": "b", "state": "not-loaded"}]}
+    ) == ("a",)
+    assert loaded_models("/api/ps", {"choices": []}) is None
