@@ -218,7 +218,8 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
         text = path.read_text()
         if re.search(r"^\s*(?:import|from) asyncssh", text, re.MULTILINE):
             speaks_ssh.add(name)
-            calls = r"\.(create_process|create_session|run|start_sftp_client|open_session|create_subprocess|open_connection)\("
+            names = "create_process|create_session|run|start_sftp_client|open_session|create_subprocess|open_connection"
+            calls = rf"\.({names})\("
             runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
         runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
     assert speaks_ssh == {"ssh/login.py", "ssh/naming.py", "ssh/session.py"}

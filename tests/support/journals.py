@@ -53,7 +53,7 @@ class Journal:
 
     machine_id: str
     wall_us: int = 1_795_000_000 * SECOND
-    data: bytes = field(default=b"", repr=False)
+    data: bytearray = field(default_factory=bytearray, repr=False)
 
     def kernel(
         self, boot: str, stamp_us: int, message: bytes | str, *, received_us: int | None = None, priority: int = 6
@@ -110,6 +110,6 @@ class Journal:
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([REMOTE, f"--output={path}", "-"], input=self.data, check=True, capture_output=True)
-        self.data = b""
+        self.data.clear()
         path.chmod(0o640)
         shutil.chown(path, "root", "systemd-journal")

@@ -165,11 +165,9 @@ class RealHost:
 
     def start(self) -> None:
         """Start sshd and wait until it listens."""
-        self._process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", _NAMESPACE, "sh", str(self.root)],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.root / "sshd.log").open("ab"),
-        )
+        with (self.root / "sshd.log").open("ab") as log:
+            command = ["unshare", "-m", "sh", "-c", _NAMESPACE, "sh", str(self.root)]
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         for _ in range(100):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
