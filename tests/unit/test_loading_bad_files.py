@@ -104,7 +104,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         "? " * 300_000,
         "&a " * 100_000,
         "k: 1\n" * 60_000,
-        "servers:\n" + "- {nam: a}\n" * 60_000,
+        "servers:\n" + "- {name_: a}\n" * 60_000,
         "".join(f"a{number}: &a{number} {{<<: *a{number - 1}, k{number}: 1}}\n" for number in range(1, 3000)),
         "'" + "x" * 900_000,
         "servers: [" + "{name: deepseek, base_url: 'http://192.0.2.1/v1'}," * 15_000 + "]",
