@@ -257,7 +257,7 @@ def test_warnings_that_nobody_hears_are_named() -> None:
         "servers: [{name: a, base_url: 'http://192.0.2.1/v1'}]\n"
         "receivers: [{name: b, url: 'json://127.0.0.1/', min_severity: page}]\n"
     )
-    assert "warnings of generation/a reach nobody: b hears pages only" in warnings_of(loaded)
+    assert "receivers: warnings reach nobody, only pages do: generation/a (add a receiver" in warnings_of(loaded)
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,19 @@ def check_reach(root: Record, problems: Problems) -> None:
     checks = [(record, kind) for section, kind in KINDS.items() for record in root.sections(section)]
     if root.get("receivers"):
         everyone = tuple(_listeners(root))
-        for record, kind in checks:
-            _check_warnings(record, kind, everyone, problems)
+        unheard = [_check_key(record, kind) for record, kind in checks if _is_deaf_to_warnings(record, everyone)]
+        if unheard:
+            hint = "add a receiver with min_severity: warn, for example a mail address"
+            problems.warn(root.at("receivers"), f"warnings reach nobody, only pages do: {_some(unheard)}", hint)
     elif checks:
-        names = [_check_key(record, kind) for record, kind in checks]
-        rest = f" and {len(names) - SHOWN_CHECKS} more checks" if len(names) > SHOWN_CHECKS else ""
-        problem = f"there is no receiver: nobody would hear of {', '.join(names[:SHOWN_CHECKS])}{rest}"
+        names = _some([_check_key(record, kind) for record, kind in checks])
+        problem = f"there is no receiver: nobody would hear of {names}"
         problems.error(root.at("receivers"), problem, "add one under `receivers`")
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - SHOWN_CHECKS} more" if len(names) > SHOWN_CHECKS else ""
+    return ", ".join(names[:SHOWN_CHECKS]) + rest
 
 
 def _check_key(record: Record, kind: str) -> str:
@@ -46,13 +52,6 @@ def _listeners(root: Record) -> Iterator[Listener]:
             yield Listener(name, severity)
 
 
-def _check_warnings(record: Record, kind: str, everyone: tuple[Listener, ...], problems: Problems) -> None:
+def _is_deaf_to_warnings(record: Record, everyone: tuple[Listener, ...]) -> bool:
     heard_by = listeners([name for name in record.get("receivers") or () if isinstance(name, str)], everyone)
-    if heard_by and all(one.min_severity.rank > Severity.WARN.rank for one in heard_by):
-        names = ", ".join(one.receiver for one in heard_by)
-        problems.warn(
-            record.at("receivers"),
-            f"warnings of {_check_key(record, kind)} reach nobody: {names} {'hears' if len(heard_by) == 1 else 'hear'} "
-            "pages only",
-            "add a receiver with min_severity: warn, for example a mail address",
-        )
+    return bool(heard_by) and all(one.min_severity.rank > Severity.WARN.rank for one in heard_by)
