@@ -120,6 +120,7 @@ class Machine:
         """Close the port."""
         if self._server is not None:
             self._server.close()
+            await self._server.wait_closed()
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run the reader script as it arrived; refuse everything else, as a forced command would."""
@@ -140,6 +141,11 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
-        await process.stdout.drain()
-        process.exit(await asyncio.to_thread(running.wait))
+        try:
+            await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
+            await process.stdout.drain()
+            process.exit(await asyncio.to_thread(running.wait))
+        except (asyncssh.Error, OSError):
+            process.close()  # the client has gone; the reader ends with its standard input
+        finally:
+            await process.wait_closed()

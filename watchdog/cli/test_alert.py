@@ -1,0 +1,113 @@
+"""`test-alert`: a trigger and its end through the real outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from typing import TYPE_CHECKING
+
+import click
+
+from watchdog.cli import EXIT_CRITICAL, EXIT_OK
+from watchdog.cli.places import config_option, state_dir_of, state_dir_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from watchdog.config import Config
+    from watchdog.store import DeliveryView
+
+LIMIT_S = 60.0
+
+
+@click.command()
+@config_option
+@state_dir_option
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=LIMIT_S, show_default=True, help="Seconds."
+)
+@click.argument("receivers", metavar="[RECEIVER]...", nargs=-1)
+def command(config_file: str | None, state_dir: str | None, timeout_s: float, receivers: tuple[str, ...]) -> int:
+    """Send a trigger and a resolve to your receivers, through the real outbox.
+
+    If the daemon runs, it is asked to send them; otherwise this command sends them itself. Each receiver gets two
+    messages marked as a test. The time of a proven delivery is kept: `status` warns when the last one is old.
+
+    Exit code 0: every receiver took both; 2: one did not.
+    """
+    from watchdog import logs
+    from watchdog.loading import load, locate
+
+    config = load(locate(config_file)).config
+    logs.configure(secrets=config.secrets, level="ERROR")
+    known = [receiver.name for receiver in config.receivers]
+    strangers = [name for name in receivers if name not in known]
+    if strangers:
+        raise click.UsageError(f"no receiver is called {', '.join(strangers)}; there are: {', '.join(known)}")
+    names = receivers or tuple(known)
+    views = asyncio.run(_send(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
+    for view in views:
+        click.echo(_line(view))
+    good = len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views)
+    if not good:
+        click.echo("Not everything arrived. Correct the receiver and try again.", err=True)
+    return EXIT_OK if good else EXIT_CRITICAL
+
+
+async def _send(config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
+    """Send by ourselves if no daemon holds the state, else ask the daemon; returns what became of the messages."""
+    from watchdog.clock import SystemClock
+    from watchdog.errors import StateLockedError
+    from watchdog.ingest import Ingest
+    from watchdog.message import Redactor
+    from watchdog.notify import build
+    from watchdog.outbox import Outbox
+    from watchdog.policy import AlertPlan
+    from watchdog.store import Store
+
+    clock = SystemClock()
+    try:
+        store = Store.open(state_dir, clock.wall())
+    except StateLockedError:
+        click.echo("The daemon is running: it sends the test.", err=True)
+        return await _ask(state_dir, names, timeout_s)
+    try:
+        redactor = Redactor(config.secrets)
+        ingest = Ingest(store, AlertPlan.from_config(config), clock, redactor=redactor)
+        outbox = Outbox(store, ingest, {row.name: build(row, redactor) for row in config.receivers}, clock)
+        sending = asyncio.create_task(outbox.run())
+        test = await ingest.test_alert(names, sent_from=platform.node())
+        views = await outbox.settled(test.incident_id, timeout_s)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        return views
+    finally:
+        await store.close()
+
+
+async def _ask(state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
+    """Queue the test beside the running daemon and watch what becomes of it."""
+    from watchdog.clock import SystemClock
+    from watchdog.ingest.own import Rehearsal, rehearsal_messages
+    from watchdog.policy import incident_id
+    from watchdog.store import Reader, Requests
+
+    clock = SystemClock()
+    now = clock.wall()
+    test = Rehearsal(incident_id(now, "", round(now * 1000) % 1024), names)
+    with Requests.open(state_dir) as requests:
+        requests.queue(rehearsal_messages(test, now, platform.node()))
+    until = clock.monotonic() + timeout_s
+    with Reader.open(state_dir) as reader:
+        while True:
+            views = reader.deliveries(test.incident_id)
+            if all(view.is_done for view in views) or clock.monotonic() > until:
+                return views
+            await clock.sleep(0.2)
+
+
+def _line(view: DeliveryView) -> str:
+    took = f"{view.duration_s:.2f} s" if view.duration_s is not None else "-"
+    mark = click.style("ok  ", fg="green") if view.state.value == "delivered" else click.style("FAIL", fg="red")
+    why = f"  {view.detail}" if view.detail else ""
+    return f"{mark} {view.receiver:20} {view.kind.value:10} {view.state.value:10} {took:>8}{why}"
