@@ -100,7 +100,8 @@ class Store:
                 lock.close()
             raise
         except (sqlite3.Error, OSError) as error:
-            return cls(Writer(None, Trouble(str(error)), linger_s), state_dir, lock, None, now)
+            readable = files.open_if_readable(state_dir)
+            return cls(Writer(readable, Trouble(str(error)), linger_s), state_dir, lock, None, now)
         return cls(Writer(opened.connection, None, linger_s), state_dir, lock, opened.set_aside, now)
 
     @classmethod
@@ -240,7 +241,9 @@ class Store:
         return await self._writer.do(work, durable=durable, hurry=hurry)
 
     async def close(self) -> None:
-        """Finish what waits and close the files; the lock goes last."""
+        """Finish what waits and close the files; the lock goes last. What is only in memory gets its last chance."""
+        if self.trouble is not None:
+            await self.mend(self._now)
         await asyncio.to_thread(self._writer.close)
         if self._lock is not None:
             self._lock.close()

@@ -144,11 +144,20 @@ def open_for_reading(state_dir: Path) -> sqlite3.Connection:
         raise StoreError(f"the state in {state_dir} cannot be read: {error}") from error
 
 
+def open_if_readable(state_dir: Path) -> sqlite3.Connection | None:
+    """A read-only connection to a database that cannot be written (full or read-only disk), or None."""
+    try:
+        return _read_only(state_dir / DATABASE)
+    except (sqlite3.Error, OSError):
+        return None
+
+
 def _read_only(path: Path) -> sqlite3.Connection:
     # Without a running daemon and without the right to write beside it, a WAL database opens only as immutable.
     failure: sqlite3.Error | None = None
     for extra in ("", "&immutable=1"):
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro{extra}", uri=True, timeout=_BUSY_S, isolation_level=None)
+        address = f"{path.absolute().as_uri()}?mode=ro{extra}"
+        connection = sqlite3.connect(address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("SELECT count(*) FROM keys").fetchone()
         except sqlite3.Error as error:

@@ -52,12 +52,12 @@ class Writer:
     """
 
     def __init__(self, disk: sqlite3.Connection | None, trouble: Trouble | None, linger_s: float) -> None:
-        """Start the thread on `disk`; without one, in memory because of `trouble`.
+        """Start the thread on `disk`, which with a `trouble` is only read once: then the state is kept in memory.
 
         A job that is in no hurry waits up to `linger_s` for company.
         """
         self._disk = disk
-        self._memory = None if disk is not None else take_refuge(None)
+        self._memory = take_refuge(disk) if trouble is not None else None
         self.trouble = trouble
         self._linger_s = linger_s
         self._inbox = _Inbox()

@@ -1,0 +1,302 @@
+"""The state on disk: shared by commands, locked against a second daemon, corrupt, full, old, and big."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
+from watchdog.errors import StateLockedError, StoreError
+from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
+from watchdog.store import Commit, Queued, Reader, Requests, Store
+from watchdog.store.schema import MIGRATIONS
+
+NOW = 1_795_000_000.0
+DAY_S = 86400.0
+
+
+async def test_a_second_daemon_on_the_same_state_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, NOW)
+    with pytest.raises(StateLockedError, match=f"process {os.getpid()}"):
+        Store.open(tmp_path, NOW)
+    await store.close()
+    await Store.open(tmp_path, NOW).close()
+
+
+async def test_the_state_is_readable_by_nobody_else(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "state", NOW)
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "state" / "state.db").stat().st_mode & 0o077 == 0
+    await store.close()
+
+
+def test_a_reader_without_any_state_says_so_plainly(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="has `inference-watchdog run` run there"):
+        Reader.open(tmp_path)
+    (tmp_path / "state.db").write_bytes(b"this is no database, it only looks like a file" * 100)
+    with pytest.raises(StoreError, match="cannot be read"):
+        Reader.open(tmp_path)
+
+
+async def test_a_command_reads_and_asks_beside_a_running_daemon(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        for _ in range(3):
+            await station.fail(measurements={"ttft_s": 1.25})
+        with Reader.open(tmp_path) as reader:
+            snapshot = reader.snapshot(station.clock.wall())
+            (point, *_rest) = reader.history(KEY, 0, 2e9)
+        (incident,) = snapshot.open_incidents
+        view = next(view for view in snapshot.keys if view.key == KEY)
+        assert (view.incident_id, view.state.fails, view.last and view.last.reason) == (incident.id, 3, "no_token")
+        assert (point.verdict, point.measurements) == (Verdict.FAIL, {"ttft_s": 1.25})
+        with Requests.open(tmp_path) as ask:
+            ask.acknowledge(incident.id, station.clock.wall(), "known", "me")
+            ask.queue(
+                [
+                    Queued(
+                        Notification("test1", "phone", NotificationKind.FIRING, Severity.INFO),
+                        Text("FIRING x", "y"),
+                        NOW,
+                    )
+                ]
+            )
+            with pytest.raises(StoreError, match="no open incident"):
+                ask.acknowledge("nothing", NOW, "", "")
+            with pytest.raises(StoreError, match="no running silence"):
+                ask.end_silence("nothing", NOW)
+            with pytest.raises(StoreError, match="an end after its start"):
+                ask.add_silence(Silence(id="s", matcher={"server": "x"}, starts_at=5, ends_at=5, reason=""))
+            with pytest.raises(StoreError, match="at least one label"):
+                ask.add_silence(Silence(id="s", matcher={}, starts_at=5, ends_at=6, reason=""))
+        await station.pass_time(5, step_s=5)
+        assert station.ingest.open_incidents[0].acknowledged_at is not None
+        assert station.sinks["phone"].titles[-1] == "FIRING x"
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "truncated", "not a database"])
+async def test_a_corrupt_database_is_set_aside_and_told_and_everything_goes_on(tmp_path: Path, damage: str) -> None:
+    async with Station(tmp_path) as station:
+        for number in range(400):
+            await station.store.commit(Commit(observations=(observed(Verdict.PASS, at=NOW + number),)), hurry=True)
+    path = tmp_path / "state.db"
+    content = bytearray(path.read_bytes())
+    if damage == "overwritten":
+        content[4096:12288] = os.urandom(8192)
+    elif damage == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        content[:100] = b"x" * 100
+    path.write_bytes(content)
+    async with Station(tmp_path) as station:
+        phone = station.sinks["phone"]
+        assert phone.kinds == ["NEW"]
+        assert "set aside" in phone.titles[0]
+        assert [file.name for file in tmp_path.glob("state.db.corrupt-*")]
+        for _ in range(3):
+            await station.fail()
+        assert phone.kinds == ["NEW", "FIRING"]
+        await station.restart()
+        assert phone.kinds == ["NEW", "FIRING"]
+
+
+async def test_a_full_disk_stops_nothing_is_told_and_is_made_good_later(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        phone = station.sinks["phone"]
+        await station.ok()
+        await fill_up(station.store)
+        for _ in range(3):
+            await station.fail()
+        assert sorted(title.split(":")[0] for title in phone.titles) == ["FIRING deepseek", "FIRING self/storage"]
+        assert in_memory(station.store)
+        await station.look(line_seen(), memory={"cursor": "after the line"})
+        assert "NEW" in phone.kinds
+        await station.pass_time(60, step_s=20)  # `mend` opens the file anew, without the limit: there is room again
+        assert not in_memory(station.store)
+        assert "self/storage: well again" in phone.titles[-1]
+        before = list(phone.kinds)
+        await station.restart()
+        assert station.store.memory(line_seen().key) == {"cursor": "after the line"}
+        for _ in range(2):
+            await station.ok()
+        assert phone.kinds == [*before, "RESOLVED"]
+        points = await station.store.history(KEY, 0, 2e9)
+        assert [point.verdict.value[0] for point in points] == list("pfffpp")
+
+
+def in_memory(store: Store) -> bool:
+    """Whether the disk is not used at the moment."""
+    return store.trouble is not None
+
+
+async def fill_up(store: Store) -> None:
+    """Let no page more be written: what a full disk does."""
+    await store._do(lambda db: db.execute("PRAGMA max_page_count = 1").fetchone())
+    big = observed(Verdict.PASS, key="generation/other", summary="x" * 150)
+    for _ in range(200):
+        await store.commit(Commit(observations=(big,)), hurry=True)
+    assert in_memory(store), "the database never got full"
+
+
+async def test_a_state_directory_that_cannot_be_made_means_memory_and_an_alert(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    async with Station(tmp_path / "file" / "state") as station:
+        assert station.sinks["phone"].kinds == ["FIRING"]
+        assert "self/storage" in station.sinks["phone"].titles[0]
+        for _ in range(3):
+            await station.fail()
+        assert station.sinks["phone"].kinds == ["FIRING", "FIRING"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 400 KiB."""
+    mount, where = shutil.which("mount"), tmp_path / "disk"
+    where.mkdir()
+    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(where)], check=False)
+    if not made or made.returncode:
+        if os.environ.get("CI") == "true":
+            pytest.fail("a tmpfs cannot be mounted here")
+        pytest.skip("a tmpfs cannot be mounted here: a really full disk is NOT TESTED")
+    yield where
+    subprocess.run(["umount", str(where)], check=True)
+
+
+@pytest.mark.real
+async def test_a_really_full_file_system_loses_no_alert_not_even_over_a_restart(small_disk: Path) -> None:
+    async with Station(small_disk / "state") as station:
+        phone = station.sinks["phone"]
+        await station.ok()
+        for _ in range(3):
+            await station.fail("kernel_log/head", reason="key_refused")
+        fill(small_disk / "ballast")
+        for _ in range(3):
+            for number in range(40):
+                await station.ok(f"generation/other-{number}")
+            await station.fail()
+        assert [title for title in phone.titles if title.startswith("FIRING deepseek")]
+        assert [title for title in phone.titles if "self/storage" in title]
+        await station.stop()
+        fill(small_disk / "more-ballast")
+        await station.start()
+        for _ in range(2):
+            await station.ok("kernel_log/head")
+        assert "RESOLVED head: well again after 0 s" in phone.titles
+        for name in ("ballast", "more-ballast"):
+            (small_disk / name).unlink()
+        await station.pass_time(60, step_s=20)
+        assert not in_memory(station.store)
+        await station.restart()
+        snapshot = await station.store.snapshot(station.clock.wall())
+        assert snapshot.open_incidents == ()
+
+
+def fill(ballast: Path) -> None:
+    """Write until nothing more fits."""
+    file = os.open(ballast, os.O_CREAT | os.O_WRONLY)
+    try:
+        for size in (65536, 4096, 512, 1):
+            with suppress(OSError):
+                while os.write(file, b"x" * size) == size:
+                    pass
+    finally:
+        os.close(file)
+
+
+async def test_one_job_that_cannot_be_stored_fails_alone(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, NOW, linger_s=0.2)
+    good = [store.commit(Commit(observations=(observed(at=NOW + number),)), hurry=False) for number in range(5)]
+    bad = store.commit(Commit(memory=("check", {1, 2})), hurry=False)
+    results = await asyncio.gather(*good, bad, return_exceptions=True)
+    assert [isinstance(result, StoreError) for result in results] == [False] * 5 + [True]
+    assert len(await store.history(KEY, 0, 2e9)) == 5
+    await store.close()
+
+
+async def test_an_alert_goes_out_though_its_observation_cannot_be_stored(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        with pytest.raises(StoreError):
+            await station.look(line_seen(), memory={"a set is no JSON": {1}})
+        await station.quiet()
+        assert station.sinks["phone"].kinds == ["NEW"]
+
+
+async def test_many_takes_at_once_share_a_few_commits(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, NOW)
+    commits = 0
+
+    def count(statement: str) -> None:
+        nonlocal commits
+        commits += statement == "COMMIT"
+
+    await store._do(lambda db: db.set_trace_callback(count))
+    await asyncio.gather(*(store.commit(Commit(observations=(observed(at=NOW + number),))) for number in range(500)))
+    await store._do(lambda db: db.set_trace_callback(None))
+    assert commits < 10
+    await store.close()
+
+
+async def test_what_is_old_is_deleted_but_nothing_that_still_matters(tmp_path: Path) -> None:
+    async with Station(tmp_path, configuration(receiver("phone"), receiver("mail"))) as station:
+        for _ in range(3):
+            await station.fail()
+        await station.look(line_seen())
+        await station.pass_time(3700, step_s=600)  # the line goes quiet; the outage stays open
+        station.clock.jump_wall(40 * DAY_S)
+        await station.pass_time(120)
+        assert await station.store.history(KEY, 0, 2e9) == ()
+        assert len(await station.store.incidents(0, 3e9)) == 2
+        for _ in range(2):
+            await station.ok()
+        assert station.sinks["phone"].kinds[-1] == "RESOLVED"
+        station.clock.jump_wall(401 * DAY_S)
+        await station.pass_time(200)
+        assert await station.store.incidents(0, 3e9) == ()
+        assert await station.store.deliveries() == ()
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    await Store.open(tmp_path, NOW).close()
+    database = sqlite3.connect(tmp_path / "state.db")
+    database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    database.close()
+    with pytest.raises(StoreError, match="newer inference-watchdog"):
+        Store.open(tmp_path, NOW)
+    assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+@pytest.mark.slow
+async def test_thirty_days_of_one_server_and_two_hosts_stay_far_below_fifty_mebibytes(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, NOW, linger_s=0.0)
+    measured = {"ttft_s": 0.8123, "duration_s": 1.9182, "completion_tokens": 5.0, "prompt_tokens": 21.0}
+    vitals = {
+        "memory_available_bytes": 6.1e10,
+        "gpu_busy_percent": 96.0,
+        "gpu_power_w": 38.2,
+        "gpu_temperature_c": 61.0,
+    }
+    batch = []
+    for number in range(21_600):
+        at = NOW + number * 120
+        batch.append(observed(Verdict.PASS, at=at, measurements=measured, summary="text after 0.81 s, 1.92 s in all"))
+        if number % 5 == 0:
+            for host in ("head", "worker"):
+                batch.append(observed(Verdict.PASS, f"kernel_log/{host}", at=at, summary="412 lines read, complete"))
+                batch.append(observed(Verdict.PASS, f"vitals/{host}", at=at, measurements=vitals, summary="up 12 d"))
+        if len(batch) > 500:
+            await store.commit(Commit(observations=tuple(batch)), hurry=True)
+            batch = []
+    await store.close()
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    print(f"30 days of history: {size / 2**20:.1f} MiB")
+    assert size < 25 * 2**20
+    began = asyncio.get_running_loop().time()
+    await Store.open(tmp_path, NOW).close()
+    print(f"opening it again, with its check: {asyncio.get_running_loop().time() - began:.3f} s")
