@@ -2,20 +2,20 @@
 
 Two steps, both Hyperscan. First one pass for fixed texts: every match of a rule holds at least one of the rule's
 texts (`patterns.required_literals`), so a line without any of them is done, at more than a gigabyte a second. Then the
-few rules whose text was seen decide, in the order of the rule set. A rule's own pattern is compiled when its text is
-seen for the first time, which keeps an idle daemon small. `tests/properties/test_matcher.py` proves the outcome equal
+few alternatives whose text was seen decide, in the order of the rule set. Each is compiled when its text is seen for
+the first time, which keeps an idle daemon small. `tests/properties/test_matcher.py` proves the outcome equal
 to plain `re`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from watchdog.errors import RuleError
 from watchdog.kernlog.devices import find_device
-from watchdog.kernlog.patterns import parse_pattern, required_literals, split_branches
+from watchdog.kernlog.patterns import Branch
 from watchdog.kernlog.rules import Rule, RuleSet
 from watchdog.model import Severity
 
@@ -43,8 +43,8 @@ class Matcher:
         """Take the rules; Hyperscan is imported and the texts are compiled only when first needed."""
         self.ruleset = ruleset
         self._rules = ruleset.rules
+        self._places = [(number, branch) for number, rule in enumerate(self._rules) for branch in rule.branches]
         self._texts: _Texts | None = None
-        self._loud: _Texts | None = None
         self._compiled: dict[int, Any] = {}
 
     def classify(self, message: str) -> Finding | None:
@@ -64,18 +64,17 @@ class Matcher:
         return best
 
     def _classify_line(self, line: str) -> Finding | None:
-        if self._texts is None:
-            self._texts = _Texts(dict(enumerate(self._rules)))
         text = line.strip().encode("utf-8", "surrogatepass")
-        for number in self._texts.rules_seen(text):
-            if self._matches(number, text):
+        for place in self._known_texts.seen(text):
+            number, branch = self._places[place]
+            if branch.plain or self._matches(place, branch, text):
                 return _finding(self._rules[number], line)
         return None
 
-    def _matches(self, number: int, text: bytes) -> bool:
-        database = self._compiled.get(number)
+    def _matches(self, place: int, branch: Branch, text: bytes) -> bool:
+        database = self._compiled.get(place)
         if database is None:
-            database = self._compiled[number] = compile_rule(self._rules[number])
+            database = self._compiled[place] = _pattern_database(branch.pattern)
         hits: list[int] = []
         database.scan([text], match_event_handler=lambda *_: hits.append(1))
         return bool(hits)
@@ -85,15 +84,8 @@ class Matcher:
 
         A line is among them if `classify` would find one in its message, in any form that `lines.parse_line` reads.
         """
-        if self._loud is None:
-            loud = {
-                number: rule
-                for number, rule in enumerate(self._rules)
-                if rule.detail or (rule.severity is not None and rule.severity is not Severity.INFO)
-            }
-            self._loud = _Texts(loud, ENCODED)
         line_end = -1
-        for end in sorted(self._loud.ends(block)):
+        for end in sorted(self._known_texts.loud_ends(block)):
             if end <= line_end:
                 continue
             start = block.rfind(b"\n", 0, end - 1) + 1
@@ -102,32 +94,48 @@ class Matcher:
                 line_end = len(block)
             yield start, line_end
 
+    @property
+    def _known_texts(self) -> _Texts:
+        if self._texts is None:
+            loud = [_is_loud(self._rules[number]) for number, _ in self._places]
+            self._texts = _Texts([branch for _, branch in self._places], loud)
+        return self._texts
+
 
 class _Texts:
-    """The fixed texts of rules as one Hyperscan database, each with the numbers of the rules that need it."""
+    """The fixed texts of all branches as one Hyperscan database, each with the places of the branches that need it."""
 
-    def __init__(self, rules: Mapping[int, Rule], more: tuple[str, ...] = ()) -> None:
-        owners: dict[str, list[int]] = {text: [] for text in more}
-        for number, rule in rules.items():
-            for text in required_literals(parse_pattern(rule.pattern)):
-                owners.setdefault(text, []).append(number)
+    def __init__(self, branches: list[Branch], loud: list[bool]) -> None:
+        owners: dict[str, list[int]] = {text: [] for text in ENCODED}
+        for place, branch in enumerate(branches):
+            for text in branch.texts:
+                owners.setdefault(text, []).append(place)
         texts = sorted(owners)
         self._owners = [owners[text] for text in texts]
-        self._database = _literal_database(texts) if texts else None
+        self._loud = [text in ENCODED or any(loud[place] for place in owners[text]) for text in texts]
+        self._database = _literal_database(texts)
 
-    def ends(self, block: bytes) -> list[int]:
-        """Where a text ends in `block`, one entry per occurrence, in no order."""
+    def loud_ends(self, block: bytes) -> list[int]:
+        """Where in `block` a text of a rule that speaks ends, one entry per occurrence, in no order."""
         ends: list[int] = []
-        if self._database is not None and block:
-            self._database.scan([block], match_event_handler=lambda _id, _start, end, *_: ends.append(end))
+        loud = self._loud
+        if block:
+            self._database.scan(
+                [block], match_event_handler=lambda number, _start, end, *_: ends.append(end) if loud[number] else None
+            )
         return ends
 
-    def rules_seen(self, line: bytes) -> list[int]:
-        """Numbers of the rules of which a text stands in `line`, in the order of the rule set."""
+    def seen(self, line: bytes) -> list[int]:
+        """Places of the branches of which a text stands in `line`, in the order of the rule set."""
         seen: set[int] = set()
-        if self._database is not None and line:
+        if line:
             self._database.scan([line], match_event_handler=lambda number, *_: seen.add(number))
-        return sorted({number for text in seen for number in self._owners[text]}) if seen else []
+        return sorted({place for text in seen for place in self._owners[text]}) if seen else []
+
+
+def _is_loud(rule: Rule) -> bool:
+    """Whether a scan for warn and page needs the rule's lines; details are needed to join records."""
+    return rule.detail or (rule.severity is not None and rule.severity is not Severity.INFO)
 
 
 def _literal_database(texts: list[str]) -> Any:
@@ -145,22 +153,12 @@ def _literal_database(texts: list[str]) -> Any:
     return database
 
 
-def compile_rule(rule: Rule) -> Any:
-    """The rule's pattern as a Hyperscan database; raises RuleError when Hyperscan cannot use it."""
+def _pattern_database(pattern: str) -> Any:
+    """One branch as a Hyperscan database; raises hyperscan.HyperscanError when it cannot be used."""
     import hyperscan  # noqa: PLC0415 - as above
 
     database = hyperscan.Database(mode=hyperscan.HS_MODE_VECTORED)
-    branches = [branch.encode() for branch in split_branches(rule.pattern)]
-    try:
-        database.compile(
-            expressions=branches,
-            ids=list(range(len(branches))),
-            elements=len(branches),
-            flags=hyperscan.HS_FLAG_SINGLEMATCH,
-        )
-    except hyperscan.HyperscanError as error:
-        problem = f"rule {rule.id}: pattern {rule.pattern!r} cannot be used: {error}; make it shorter or simpler"
-        raise RuleError(problem) from None
+    database.compile(expressions=[pattern.encode()], ids=[0], elements=1, flags=hyperscan.HS_FLAG_SINGLEMATCH)
     return database
 
 
@@ -169,8 +167,15 @@ def check_rules(rules: Iterable[Rule]) -> None:
 
     For rules that nobody tested: a pattern must fail when it is loaded, not when its line comes.
     """
+    import hyperscan  # noqa: PLC0415 - as above
+
     for rule in rules:
-        compile_rule(rule)
+        for branch in rule.branches:
+            try:
+                _pattern_database(branch.pattern)
+            except hyperscan.HyperscanError as error:
+                problem = f"rule {rule.id}: pattern {branch.pattern!r} cannot be used: {error}; make it simpler"
+                raise RuleError(problem) from None
 
 
 def _finding(rule: Rule, line: str) -> Finding | None:

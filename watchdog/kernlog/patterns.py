@@ -8,6 +8,7 @@ on bytes, in Hyperscan and, for patterns without `\\d`, in GNU `grep -E`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -22,8 +23,9 @@ MAX_ALTERNATIVES = 24
 MAX_CLASS_TEXTS = 4
 MAX_BRANCHES = 120
 _PUNCTUATION = frozenset(r".^$*+?{}[]\|()-/ :=#'\"<>!&@,;%~")
-_SAFE = frozenset(chr(code) for code in range(0x20, 0x7F)) - frozenset("\"\\/<>&'")
-"""Characters that every JSON encoder leaves as they are, so a text is found in JSON logs as in plain ones."""
+_PLAIN = re.compile(r"[^\\()\[\].^$*+?{}|]+")
+_UNSAFE = re.compile("[^ -~]|[\"\\\\/<>&']")
+"""Characters that some JSON encoder writes otherwise; a text without them is found in JSON logs as in plain ones."""
 
 
 class PatternError(ValueError):
@@ -37,7 +39,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """One character that stands for itself."""
+    """Characters that stand for themselves."""
 
     text: str
 
@@ -96,8 +98,22 @@ class _Parser:
     def sequence(self) -> Node:
         parts: list[Node] = []
         while (char := self.peek()) and char not in "|)":
-            parts.append(self.repeated(self.atom()))
+            part = self.plain() or self.repeated(self.atom())
+            last = parts[-1] if parts else None
+            if isinstance(part, Literal) and isinstance(last, Literal):
+                parts[-1] = Literal(last.text + part.text)
+            else:
+                parts.append(part)
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def plain(self) -> Node | None:
+        """A run of plain characters, without the last one if a repeat follows it."""
+        run = _PLAIN.match(self.pattern, self.at)
+        if run is None:
+            return None
+        end = run.end() - (self.pattern[run.end() : run.end() + 1] in ("*", "+", "?", "{"))
+        text, self.at = self.pattern[self.at : end], end
+        return Literal(text) if text else None
 
     def atom(self) -> Node:
         start, char = self.at, self.peek()
@@ -189,8 +205,20 @@ class _Parser:
         return int(low), most
 
 
-def parse_pattern(pattern: str) -> Node:
-    """The tree of `pattern`; raises PatternError when it is outside the language or holds no fixed text."""
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One alternative of a pattern. Every match of it holds one of `texts`; if `plain`, any of them is a match."""
+
+    pattern: str
+    texts: frozenset[str]
+    plain: bool
+
+
+def parse_pattern(pattern: str) -> tuple[Branch, ...]:
+    """The alternatives of `pattern`, at least one of which matches exactly where `pattern` does.
+
+    Raises PatternError when it is outside the language, or when an alternative holds no fixed text.
+    """
     if not pattern:
         raise PatternError("the pattern is empty", 0)
     if len(pattern) > MAX_PATTERN_CHARS:
@@ -198,14 +226,37 @@ def parse_pattern(pattern: str) -> Node:
     for place, char in enumerate(pattern):
         if not " " <= char <= "~":
             raise PatternError("only printable ASCII is allowed", place)
+    _tree(pattern)
+    return tuple(_branch(branch) for branch in split_branches(pattern))
+
+
+def _tree(pattern: str) -> Node:
     parser = _Parser(pattern)
     node = parser.choice()
     if parser.at != len(pattern):
         raise PatternError("this ')' closes nothing", parser.at)
-    if not required_literals(node):
-        problem = f"needs a fixed text of at least {MIN_LITERAL_CHARS} characters in every branch"
-        raise PatternError(problem, 0)
     return node
+
+
+def _branch(pattern: str) -> Branch:
+    node = _tree(pattern)
+    texts = required_literals(node)
+    if not texts:
+        problem = f"needs a fixed text of at least {MIN_LITERAL_CHARS} characters in every branch, not so {pattern!r}"
+        raise PatternError(problem, 0)
+    return Branch(pattern, texts, plain=not _has_places(node) and _texts(node)[0] == texts)
+
+
+def _has_places(node: Node) -> bool:
+    """Whether `^`, `$` or `\\b` stand in `node`."""
+    match node:
+        case Opaque(width):
+            return width == 0
+        case Repeat(inner):
+            return _has_places(inner)
+        case Choice(nodes) | Sequence(nodes):
+            return any(_has_places(part) for part in nodes)
+    return False
 
 
 def split_branches(pattern: str) -> tuple[str, ...]:
@@ -264,8 +315,7 @@ def _usable(exact: frozenset[str] | None) -> frozenset[str]:
         return frozenset()
     cut = set()
     for text in exact:
-        safe = "".join(char if char in _SAFE else "\0" for char in text)
-        cut.add(max(safe.split("\0"), key=len))
+        cut.add(max(_UNSAFE.split(text), key=len))
     return frozenset(cut) if min(map(len, cut)) >= MIN_LITERAL_CHARS else frozenset()
 
 
