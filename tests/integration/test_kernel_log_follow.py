@@ -1,0 +1,322 @@
+"""The live stream beside the scan, over a real sshd: quick, never twice, and never quietly dead."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support.journals import MISSED_ID, SECOND, Journal
+from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan, stored
+from tests.support.sshd import RealHost, real_host
+from watchdog.checks.kernel_log import KernelLogCheck
+from watchdog.errors import StoreError
+from watchdog.model import CheckResult, Json, Observation, Verdict
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RealHost]:
+    """A machine whose boot began five minutes ago."""
+    with real_host(tmp_path / "lab") as machine:
+        log = machine.journal(wall_us=int((time.time() - 300) * SECOND))
+        log.kernel(machine.boot, 1 * SECOND, "Linux version 6.17")
+        machine.plant(log)
+        yield machine
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was committed, when, and the memory that came with it."""
+
+    results: list[CheckResult] = field(default_factory=list)
+    at: list[float] = field(default_factory=list)
+    memory: Json = None
+    refuse: int = 0
+
+    async def commit(self, result: CheckResult) -> None:
+        if self.refuse:
+            self.refuse -= 1
+            raise StoreError("the disk is full")
+        await asyncio.sleep(0.01)  # a database takes a moment
+        self.results.append(result)
+        self.at.append(time.monotonic())
+        self.memory = stored(result)
+
+    @property
+    def found(self) -> dict[str, int]:
+        return found(*self.results)
+
+
+@asynccontextmanager
+async def following(watch: KernelLogCheck, ledger: Ledger, memory: Json = None) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(watch.follow(ledger.commit, memory))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, StoreError):
+            await task
+
+
+async def until(reached: Callable[[], object], limit_s: float = 10.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while not reached():
+            await asyncio.sleep(0.02)
+
+
+def journal(host: RealHost) -> Journal:
+    return host.journal(wall_us=int((time.time() - 300) * SECOND))
+
+
+def log_line(host: RealHost, stamp_s: float, *messages: str) -> None:
+    """Let the machine's kernel print `messages`."""
+    log = journal(host)
+    for number, message in enumerate(messages):
+        log.kernel(host.boot, int(stamp_s * SECOND) + number, message)
+    host.plant(log)
+
+
+def stream_condition(result: CheckResult) -> Observation:
+    return next(observation for observation in result.observations if observation.key == "follow/lab")
+
+
+def processes(name: str, of: int) -> list[int]:
+    """Pids of descendants of `of` whose command line holds `name`."""
+    pids = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for child in map(int, Path(f"/proc/{of}/task/{of}/children").read_text().split()):
+            if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+                pids.append(child)
+            pids += processes(name, child)
+    return pids
+
+
+def streams(host: RealHost) -> list[int]:
+    return [
+        pid
+        for pid in processes("journalctl", host.pid)
+        if b"-f\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and Path(f"/proc/{pid}/comm").read_text().strip() == "journalctl"
+    ]
+
+
+def signal_sessions(host: RealHost, number: signal.Signals) -> list[int]:
+    """Send a signal to every process that serves a connection; returns their pids."""
+    pids = [pid for session in host.sessions() for pid in (*processes("sshd", session), session)]
+    for pid in pids:
+        os.kill(pid, number)
+    return pids
+
+
+async def test_a_line_is_committed_at_once_and_the_scan_does_not_repeat_it(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        started = time.monotonic()
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1))
+        assert ledger.at[0] - started < 2.0
+        result = await scan(watch)
+    assert condition(result).reason == "ok"
+    assert stream_condition(result).verdict is Verdict.PASS
+    assert found(result) == {}
+
+
+async def test_lines_of_one_record_are_told_together(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    bdf = "0000:00:03.0"
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        log_line(
+            host,
+            100,
+            f"pcieport {bdf}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+            f"pcieport {bdf}:   device [8086:6f08] error status/mask=00004020/00000000",
+            f"pcieport {bdf}:    [14] CmpltTO                (First)",
+        )
+        await until(lambda: ledger.results)
+    assert len(ledger.results) == 1
+    assert f"pcie.aer.fatal/{bdf}" in ledger.found
+
+
+async def test_scan_and_stream_never_count_the_same_line_twice(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        for number in range(1, 13):
+            log_line(host, 100 + number, fatal(number))
+            result = await scan(watch)
+            ledger.results.append(result)
+        await asyncio.sleep(0.5)
+    assert ledger.found == fatals(*range(1, 13))
+
+
+async def test_a_session_that_is_killed_is_taken_up_where_it_was(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1))
+        signal_sessions(host, signal.SIGKILL)
+        log_line(host, 101, fatal(2))
+        await until(lambda: ledger.found == fatals(1, 2))
+        await until(lambda: streams(host))
+        log_line(host, 102, fatal(3))
+        await until(lambda: ledger.found == fatals(1, 2, 3))
+
+
+async def test_an_sshd_that_restarts_is_taken_up_where_it_was(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        host.stop()
+        log_line(host, 101, fatal(1))
+        host.start()
+        await until(lambda: ledger.found == fatals(1))
+
+
+async def test_a_reboot_is_told_with_the_tail_of_the_boot_before(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        signal_sessions(host, signal.SIGKILL)
+        log_line(host, 101, fatal(1))
+        host.set_boot("7" + "0" * 31)
+        log_line(host, 1, "Linux version 6.17", fatal(2))
+        rebooted = {f"host.rebooted/{host.boot}": 1}
+        await until(lambda: ledger.found == {**fatals(1, 2), **rebooted})
+        await until(lambda: streams(host))
+        log_line(host, 2, fatal(3))
+        await until(lambda: ledger.found == {**fatals(1, 2, 3), **rebooted})
+    assert found(await scan(watch)) == {}
+
+
+async def test_lost_lines_are_told_by_the_stream(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        log = journal(host)
+        log.driver(host.boot, 100 * SECOND, "Missed 12 kernel messages", MISSED_ID)
+        host.plant(log)
+        await until(lambda: ledger.found == {"log.incomplete/-": 12})
+        assert found(await scan(watch)) == {}
+
+
+async def test_an_open_but_silent_stream_is_a_fault_and_costs_no_line(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1))
+        (frozen,) = streams(host)
+        os.kill(frozen, signal.SIGSTOP)
+        log_line(host, 101, fatal(2))
+        result = await scan(watch)
+        assert condition(result).reason == "ok"
+        assert found(result) == fatals(2)
+        assert stream_condition(result).reason == "silent_stream"
+        assert stream_condition(result).verdict is Verdict.FAIL
+        os.kill(frozen, signal.SIGCONT)
+        await until(lambda: streams(host) and frozen not in streams(host))
+        log_line(host, 102, fatal(3))
+        await until(lambda: ledger.found == fatals(1, 3))
+        assert stream_condition(await scan(watch)).reason == "ok"
+
+
+async def test_a_stream_that_cannot_connect_is_named_in_the_scan(host: RealHost) -> None:
+    watch, ledger = check(host.settings(user="root")), Ledger()
+    for path in (host.root / "journal" / host.machine_id).iterdir():
+        path.unlink()
+    async with following(watch, ledger):
+        await asyncio.sleep(1.0)
+        result = await scan(watch)
+    assert condition(result).reason == "ok"  # through the ring buffer
+    assert "/dev/kmsg" in condition(result).summary
+
+
+async def test_what_could_not_be_stored_is_not_lost(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger) as task:
+        await until(lambda: streams(host))
+        ledger.refuse = 1
+        log_line(host, 100, fatal(1))
+        await until(task.done)
+        with pytest.raises(StoreError):
+            await task
+    result = await scan(watch)
+    assert found(result) == fatals(1)
+
+
+async def test_killed_after_a_commit_the_next_process_repeats_nothing(host: RealHost) -> None:
+    ledger = Ledger()
+    async with following(check(host.settings()), ledger):
+        await until(lambda: streams(host))
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1))
+    log_line(host, 101, fatal(2))
+    result = await scan(check(host.settings()), ledger.memory)
+    assert found(result) == fatals(2)
+
+
+async def test_nothing_stays_behind_on_the_host_when_the_watchdog_goes(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        pids = streams(host)
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+async def test_a_flood_on_the_stream_is_worked_off_in_pages(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        log = journal(host)
+        for number in range(12_000):
+            log.kernel(host.boot, 100 * SECOND + number * 100, f"labdrv 0000:41:00.0: filler {number}")
+        log.kernel(host.boot, 110 * SECOND, fatal(1))
+        host.plant(log)
+        await until(lambda: ledger.found == fatals(1), 30)
+        result = await scan(watch)
+    assert condition(result).reason == "ok"
+    assert found(result) == {}
+
+
+@pytest.mark.slow
+async def test_a_machine_that_freezes_ends_the_stream_within_twenty_seconds(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        sessions = signal_sessions(host, signal.SIGSTOP)
+        started = time.monotonic()
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1), 25)
+        took = time.monotonic() - started
+        for pid in sessions:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    print(f"frozen connection given up and taken up again after {took:.1f} s")
+    assert took < 20
+
+
+async def test_latency_from_journal_to_commit_stays_far_below_two_seconds(host: RealHost) -> None:
+    watch, ledger = check(host.settings()), Ledger()
+    latencies = []
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        for number in range(1, 11):
+            log_line(host, 100 + number, fatal(number))
+            written = time.monotonic()
+            await until(lambda number=number: len(ledger.found) == number)  # type: ignore[misc]  # bound now
+            latencies.append(ledger.at[-1] - written)
+    print(f"journal line to commit: p50 {statistics.median(latencies):.3f} s, max {max(latencies):.3f} s")
+    assert max(latencies) < 2.0
