@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from watchdog.kernlog.matcher import Finding
     from watchdog.kernlog.rules import RuleSet
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 MAX_KINDS_SHOWN = 30
 MAX_MESSAGE_SHOWN = 160
 

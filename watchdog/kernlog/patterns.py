@@ -278,7 +278,7 @@ def split_branches(pattern: str) -> tuple[str, ...]:
     prefix, inner, start, end = "", bars.get(-1), -1, len(pattern)
     if inner is None and group is not None and group[1] == len(pattern) - 1:
         start, end = group[0] + 2 * pattern.startswith("(?:", group[0]), group[1]
-        prefix, inner = pattern[: group[0]], bars.get(group[0])
+        prefix, inner = pattern[: group[0]], bars.get(group[0], [])
     if inner is None:
         return (pattern,)
     branches = [prefix + pattern[left + 1 : right] for left, right in pairwise([start, *inner, end])]
