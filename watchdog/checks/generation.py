@@ -183,7 +183,7 @@ class GenerationCheck:
     async def _look_twice(self, this: _Round) -> None:
         """Read the metrics now, and again shortly before the deadline, so that the verdict need not wait for them."""
         settings, loop = self._server.probe, asyncio.get_running_loop()
-        reserve = min(settings.metrics_timeout_s, max(0.5, settings.timeout_s * 0.15), settings.timeout_s / 2)
+        reserve = min(settings.metrics_timeout_s, max(0.5, settings.timeout_s / 4), settings.timeout_s / 2)
         scrape = await self._metrics.scrape(
             this.memory.metrics_path, min(settings.metrics_timeout_s, settings.timeout_s / 2)
         )

@@ -66,6 +66,11 @@ class ProbeOutcome:
         return self.judgement.alive
 
     @property
+    def shown_duration_s(self) -> float:
+        """How long a reply took; without one, how long we tried, with all that went before the request."""
+        return self.judgement.duration_s if self.verdict is Verdict.PASS else self.duration_s
+
+    @property
     def sample(self) -> EngineSample | None:
         """The newest look at the engine."""
         return self.after or self.before
@@ -106,7 +111,7 @@ def labels_of(server: ServerSettings) -> dict[str, str]:
 
 def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation:
     """The observation `generation/<server>`."""
-    measurements = {"duration_s": outcome.duration_s, "resent": float(outcome.resent)}
+    measurements = {"duration_s": outcome.shown_duration_s, "resent": float(outcome.resent)}
     if outcome.verdict is Verdict.PASS:
         speeds = {"ttft_s": outcome.judgement.ttft_s, "tokens_per_s": outcome.judgement.tokens_per_s}
         measurements |= {name: value for name, value in speeds.items() if value is not None}

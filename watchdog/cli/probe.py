@@ -123,7 +123,7 @@ def _fields(server: ServerSettings, outcome: ProbeOutcome) -> dict[str, Any]:
         "completion_tokens": judgement.completion_tokens,
         "http_status": judgement.http_status,
         "ttft_s": judgement.ttft_s,
-        "duration_s": outcome.duration_s,
+        "duration_s": outcome.shown_duration_s,
         "resent": outcome.resent,
         "alive": outcome.alive,
         "evidence": [{"at": item.at, "source": item.source, "text": item.text} for item in evidence],
