@@ -180,7 +180,8 @@ def _observed(state: TrackState, observation: Observation, limits: Thresholds, n
         severity, cause = state.severity, state.cause
     else:
         severity, cause = _severity_of(row, state, observation), _cause_of(row, state)
-    moved = replace(counted, phase=row.to, severity=severity, cause=cause)
+    count = _flaps(counted, limits) if row.reason is StepReason.FLAPPING else counted.count
+    moved = replace(counted, phase=row.to, severity=severity, cause=cause, count=count)
     if row.to is Phase.OK:
         # What was told is over: a new outage starts with a clean count, or its first miss would count twice.
         told = row.says is TransitionKind.RESOLVED

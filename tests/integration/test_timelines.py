@@ -221,7 +221,7 @@ async def test_three_unknowns_in_a_row_say_that_we_are_blind_and_count_no_failur
         assert phone.kinds == []
         await station.look(observed(Verdict.UNKNOWN))
         assert phone.kinds == ["FIRING"]
-        assert "cannot tell" in phone.titles[0]
+        assert "blind to generation/deepseek" in phone.titles[0]
         snapshot = await station.store.snapshot(station.clock.wall())
         states = {view.key: view.state for view in snapshot.keys}
         assert states[KEY].fails == 2

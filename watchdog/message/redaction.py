@@ -26,11 +26,9 @@ def _parts(secret: str) -> set[str]:
     split = urlsplit("//" + rest, scheme=scheme)
     parts = {split.username or "", split.password or "", split.fragment, *split.path.split("/")}
     parts |= {value for _name, value in parse_qsl(split.query)}
-    host = split.netloc.rpartition("@")[2].partition(":")[0]
-    if "." not in host:
-        parts.add(host)
-    credentials = split.netloc.rpartition("@")[0]
-    parts |= set(credentials.split(":"))
+    credentials, _, place = split.netloc.rpartition("@")
+    parts |= {credentials, *credentials.split(":")}
+    parts |= {part for part in (place, *place.split(":")) if "." not in part and not part.startswith("localhost")}
     parts |= {unquote(part) for part in parts}
     return {part for part in parts if len(part) >= _SHORTEST_PART and part.lower() not in _COMMON}
 

@@ -95,7 +95,9 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
         return f"{subject}: no more {clean_line(what)} for {span(now - incident.last_at)} ({seen} in all)"
     if kind is NotificationKind.STILL_FIRING:
         return f"{lasted}: {summary}"
-    return summary
+    timed = f"{summary} ({lasted})"
+    worth = incident.nature is Nature.CONDITION and now - incident.since >= 60
+    return timed if worth and len(f"{kind} {timed}") <= TITLE_LIMIT else summary
 
 
 def _class(incident: Incident) -> str:
@@ -116,9 +118,11 @@ def _counted(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
         counted = f"seen {incident.count} time{'s' if incident.count != 1 else ''}"
         return [f"{since}, {counted}, last {_moment(incident.last_at, now, zone)}"]
     how = "comes and goes, " if incident.cause is Cause.FLAPPING else ""
-    good = "not yet seen well" if incident.last_good_at is None else f"{_moment(incident.last_good_at, now, zone)}"
-    counted = f"{how}{incident.count} failed check{'s' if incident.count != 1 else ''}"
-    return [f"{since}, {counted}", f"last good: {good}"]
+    what = "blind" if incident.key.startswith("self/blind/") else "failed"
+    counted = f"{how}{incident.count} {what} check{'s' if incident.count != 1 else ''}"
+    if incident.last_good_at is None:
+        return [f"{since}, {counted}"]
+    return [f"{since}, {counted}", f"last good: {_moment(incident.last_good_at, now, zone)}"]
 
 
 def _evidence(evidence: tuple[Evidence, ...], now: float, zone: tzinfo | None) -> list[str]:
@@ -153,13 +157,13 @@ def render(
     hide = redactor or Redactor(())
     title = shortened(hide(f"{kind} {_headline(incident, kind, now)}"), TITLE_LIMIT)
     first = [
-        shortened(hide(clean_line(incident.summary)), 400),
+        shortened(hide(("was: " if kind.is_end else "") + clean_line(incident.summary)), 400),
         hide(clean_line(f"{_class(incident)} · {incident.key} · {incident.reason}")),
         *_counted(incident, now, zone),
     ]
     last = [] if kind.is_end else [hide(line) for line in _what_next(incident)]
     room = BODY_LIMIT - _LAST_LINES - len("\n".join([*first, *last])) - 2
-    facts = [hide(line) for line in _evidence(incident.evidence, now, zone)]
+    facts = [] if kind.is_end else [hide(line) for line in _evidence(incident.evidence, now, zone)]
     while facts and len("\n".join(facts)) > room:
         facts.pop(len(facts) // 2)
     body = shortened("\n".join([*first, *facts, *last]), BODY_LIMIT - _LAST_LINES)

@@ -57,7 +57,7 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
         return None
     if not unknown and not was_blind:
         return None
-    summary = f"cannot tell how {observation.key} is: {observation.summary}" if unknown else f"{observation.key} seen"
+    summary = f"blind to {observation.key}: {observation.summary}" if unknown else f"{observation.key} seen again"
     return replace(
         observation,
         key=BLIND_PREFIX + observation.key,

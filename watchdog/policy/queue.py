@@ -63,8 +63,9 @@ def fate(waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, n
         return Fate.BEHIND_ANOTHER
     if now - waiting.created_at > expire_s and waiting.attempt >= _FEWEST_ATTEMPTS:
         return Fate.GAVE_UP
-    # A due time further ahead than any pause can be is left over from before the wall clock was set back.
-    if now < waiting.due_at <= now + 3 * LONGEST_PAUSE_S:
+    # What was never tried is due, and a due time further ahead than any pause is left from before the wall clock was
+    # set back.
+    if waiting.attempt > 0 and now < waiting.due_at <= now + LONGEST_PAUSE_S:
         return Fate.NOT_DUE
     return Fate.SEND
 

@@ -1,0 +1,175 @@
+"""The outbox under any order of trouble, deliveries, refusals, lost answers, crashes and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections import defaultdict
+from datetime import UTC
+from pathlib import Path
+
+import structlog
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.support.clock import ManualClock
+from tests.support.station import KEY, configuration, line_seen, observed, receiver, replace_at
+from watchdog.ingest import Ingest
+from watchdog.model import CheckResult, Delivery, Outcome, OutcomeReason, Severity, Verdict
+from watchdog.policy import AlertPlan
+from watchdog.store import Store
+
+RECEIVERS = st.sampled_from(["phone", "mail"])
+KEYS = st.sampled_from([KEY, "kernel_log/head"])
+STORIES = st.lists(st.sampled_from([*Verdict, Verdict.FAIL]), min_size=1, max_size=4)
+EXPIRE_S = 7 * 86400.0
+
+
+class Deliveries(RuleBasedStateMachine):
+    """The store and ingest are real; here is only the hand that carries messages, and may drop dead at any moment."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.clock = ManualClock()
+        self.config = configuration(receiver("phone", min_severity=Severity.PAGE, fallback="mail"), receiver("mail"))
+        self.arrived: dict[str, list[Delivery]] = defaultdict(list)
+        self.leased: dict[str, Delivery | None] = {"phone": None, "mail": None}
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store.open(Path(self.folder.name), self.clock.wall(), linger_s=0.0)
+        self.ingest = Ingest(self.store, AlertPlan.from_config(self.config), self.clock, zone=UTC)
+
+        async def start() -> None:
+            await self.ingest.start()
+            for name in self.leased:
+                await self.store.release(name)
+
+        self.runner.run(start())
+
+    @rule(
+        key=KEYS,
+        verdicts=st.lists(st.sampled_from([*Verdict, Verdict.FAIL]), min_size=1, max_size=4),
+        page=st.booleans(),
+    )
+    def look(self, key: str, verdicts: list[Verdict], page: bool) -> None:
+        severity = Severity.PAGE if page else Severity.WARN
+        for verdict in verdicts:
+            seen = replace_at(observed(verdict, key, severity=severity), self.clock.wall())
+            self.runner.run(self.ingest.take(key, CheckResult((seen,))))
+
+    @rule(page=st.booleans())
+    def see_line(self, page: bool) -> None:
+        seen = line_seen(severity=Severity.PAGE if page else Severity.WARN, at=self.clock.wall())
+        self.runner.run(self.ingest.take(seen.key, CheckResult((seen,))))
+
+    @rule(later=st.sampled_from([1.0, 60.0, 1900.0, 4000.0]))
+    def pass_time(self, later: float) -> None:
+        self.runner.run(self.clock.advance(later))
+        self.runner.run(self.ingest.tick())
+
+    @rule(step=st.sampled_from([-7200.0, 7200.0]))
+    def step_the_wall_clock(self, step: float) -> None:
+        self.clock.jump_wall(step)
+
+    @rule(name=RECEIVERS)
+    def lease(self, name: str) -> None:
+        if self.leased[name] is None:
+            self.leased[name] = self.runner.run(self.store.lease(name, self.clock.wall(), EXPIRE_S)).delivery
+
+    @rule(name=RECEIVERS)
+    def deliver(self, name: str) -> None:
+        sent = self.leased[name]
+        if sent is not None:
+            self.arrived[name].append(sent)
+            self.acknowledge(sent)
+            self.leased[name] = None
+
+    def acknowledge(self, sent: Delivery) -> None:
+        outcome = Outcome(OutcomeReason.DELIVERED)
+        self.runner.run(self.store.acknowledge(sent, outcome, self.clock.wall(), hasten=True))
+
+    @rule(name=RECEIVERS, arrived=st.booleans())
+    def fail(self, name: str, arrived: bool) -> None:
+        """The attempt failed, perhaps only its answer."""
+        sent = self.leased[name]
+        if sent is None:
+            return
+        if arrived:
+            self.arrived[name].append(sent)
+        now = self.clock.wall()
+        self.runner.run(self.store.postpone(sent, Outcome(OutcomeReason.TIMEOUT), now + 2, now))
+        if name == "phone" and sent.attempt >= 3:
+            self.runner.run(self.ingest.fell_back(sent, "mail"))
+        self.leased[name] = None
+
+    @rule(arrived=st.booleans())
+    def crash(self, arrived: bool) -> None:
+        """Dead in the middle of every send; some of them had arrived."""
+        for name, sent in self.leased.items():
+            if sent is not None and arrived:
+                self.arrived[name].append(sent)
+            self.leased[name] = None
+        self.runner.run(self.store.close())
+        self.open()
+
+    def drain(self) -> None:
+        """At the end everything works: what is owed arrives."""
+        for name, sent in self.leased.items():
+            if sent is not None:
+                self.arrived[name].append(sent)
+                self.acknowledge(sent)
+            for _ in range(500):
+                lease = self.runner.run(self.store.lease(name, self.clock.wall() + 1800, EXPIRE_S))
+                if lease.delivery is None:
+                    assert lease.depth == 0
+                    break
+                self.arrived[name].append(lease.delivery)
+                self.acknowledge(lease.delivery)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        try:
+            self.drain()
+            self.check()
+        finally:
+            self.runner.run(self.store.close())
+            self.runner.close()
+            self.folder.cleanup()
+            structlog.reset_defaults()
+
+    def check(self) -> None:
+        incidents = {found.id: found for found in self.runner.run(self.store.incidents(0, 4e9))}
+        rows = self.runner.run(self.store.deliveries())
+        for name, arrived in self.arrived.items():
+            attempts: dict[int, int] = {}
+            triggered: set[str] = set()
+            ended: set[str] = set()
+            for sent in arrived:
+                assert sent.attempt > attempts.get(sent.row, 0), "a copy has a higher attempt"
+                attempts[sent.row] = sent.attempt
+                if sent.kind.is_trigger:
+                    triggered.add(sent.incident_id)
+                else:
+                    assert sent.incident_id in triggered, "nothing comes before its trigger"
+                if sent.kind.is_end:
+                    ended.add(sent.incident_id)
+            owed = {row.incident_id for row in rows if row.receiver == name and row.kind.is_trigger}
+            assert triggered == owed, "every trigger arrives"
+            closed = {found.id for found in incidents.values() if found.closed_at is not None}
+            assert ended == triggered & closed, "an end arrives exactly where its trigger did"
+            for found in incidents.values():
+                assert (name in found.told) <= (found.id in triggered)
+
+
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = settings(
+    max_examples=int(os.environ.get("OUTBOX_EXAMPLES", "120")), stateful_step_count=40, deadline=None
+)

@@ -1,0 +1,227 @@
+"""Message texts: useful at once, within their limits, with nothing in them that acts on a screen."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watchdog.config import Secret
+from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, clean_line, finish, redact, render, span
+from watchdog.model import (
+    Cause,
+    Delivery,
+    Evidence,
+    Incident,
+    IncidentStatus,
+    Nature,
+    NotificationKind,
+    Severity,
+    StepReason,
+    Text,
+)
+
+SINCE = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
+KINDS = st.sampled_from(list(NotificationKind))
+
+
+def incident(**changes: Any) -> Incident:
+    values: dict[str, Any] = {
+        "id": "6f39e044",
+        "key": "generation/deepseek",
+        "nature": Nature.CONDITION,
+        "cause": Cause.STRIKES,
+        "severity": Severity.PAGE,
+        "opened_severity": Severity.PAGE,
+        "reason": "no_token",
+        "summary": "deepseek: stream opened, no token in 60 s",
+        "since": SINCE,
+        "opened_at": SINCE + 240,
+        "last_at": SINCE + 240,
+        "last_good_at": SINCE - 120,
+        "count": 3,
+        "advice": "The engine looks hung.",
+        "evidence": (Evidence(SINCE + 1, "api", "/v1/models answers 200"), Evidence(None, "metrics", "counter frozen")),
+        "labels": {"server": "deepseek"},
+    }
+    return Incident(**{**values, **changes})
+
+
+def sent(text: Text, **changes: Any) -> Delivery:
+    values: dict[str, Any] = {
+        "row": 1,
+        "receiver": "phone",
+        "incident_id": "6f39e044",
+        "kind": NotificationKind.FIRING,
+        "severity": Severity.PAGE,
+        "title": text.title,
+        "body": text.body,
+        "created_at": SINCE + 240,
+        "attempt": 1,
+        "incident": incident(),
+    }
+    return Delivery(**{**values, **changes})
+
+
+def test_a_page_reads_as_agreed() -> None:
+    text = render(incident(), NotificationKind.FIRING, now=SINCE + 240, zone=UTC)
+    done = finish(sent(text), now=SINCE + 241, zone=UTC)
+    assert done.title == "FIRING deepseek: stream opened, no token in 60 s (4 min)"
+    assert done.body.split("\n") == [
+        "deepseek: stream opened, no token in 60 s",
+        "page · generation/deepseek · no_token",
+        "since 11:06 UTC (4 min), 3 failed checks",
+        "last good: 11:04 UTC",
+        "- metrics: counter frozen",
+        "- 11:06:41 UTC api: /v1/models answers 200",
+        "likely: The engine looks hung.",
+        "look at: the log of the server process, and GPU use and power on its hosts",
+        "incident 6f39e044 · attempt 1",
+    ]
+
+
+def test_times_are_in_the_zone_of_the_reader_and_the_date_is_named_when_it_is_another_day() -> None:
+    zone = timezone(timedelta(hours=13), "NZDT")
+    text = render(incident(), NotificationKind.STILL_FIRING, now=SINCE + 3600, zone=zone)
+    assert "since 00:06 NZDT (60 min)" in text.body
+    text = render(incident(), NotificationKind.STILL_FIRING, now=SINCE + 86400, zone=zone)
+    assert "since 2026-11-19 00:06 NZDT (24 h)" in text.body
+    assert text.title.startswith("STILL FIRING 24 h: deepseek: ")
+
+
+def test_a_resolve_says_what_it_was_and_how_long() -> None:
+    over = incident(status=IncidentStatus.RESOLVED, closed_at=SINCE + 1800, end_reason=StepReason.RECOVERED)
+    text = render(over, NotificationKind.RESOLVED, now=SINCE + 1800, zone=UTC)
+    assert text.title == "RESOLVED deepseek: well again after 30 min"
+    assert "was: deepseek: stream opened" in text.body
+    assert "from 11:06 UTC to 11:36 UTC (30 min)" in text.body
+
+
+def test_a_late_trigger_says_that_it_is_over_already() -> None:
+    text = render(incident(), NotificationKind.FIRING, now=SINCE + 240, zone=UTC)
+    done = finish(sent(text, attempt=9), now=SINCE + 1500, zone=UTC, ended_at=SINCE + 900)
+    assert done.body.startswith("it is over already: from 11:06 UTC to 11:21 UTC; delivered 21 min late\n")
+    assert done.body.endswith("\nincident 6f39e044 · attempt 9")
+
+
+def test_the_name_of_the_target_is_always_in_the_title() -> None:
+    text = render(incident(summary="no token in 60 s"), NotificationKind.FIRING, now=SINCE, zone=UTC)
+    assert text.title == "FIRING deepseek: no token in 60 s"
+
+
+def test_many_facts_lose_their_middle_not_their_ends() -> None:
+    facts = tuple(Evidence(SINCE + number, "kernel", f"line {number}") for number in range(40))
+    body = render(incident(evidence=facts), NotificationKind.NEW, now=SINCE, zone=UTC).body
+    assert "line 0" in body
+    assert "line 39" in body
+    assert "30 more" in body
+
+
+@given(
+    kind=KINDS,
+    summary=st.text(max_size=600),
+    advice=st.text(max_size=900),
+    label=st.text(max_size=200),
+    facts=st.lists(st.tuples(st.none() | st.floats(0, 4e9), st.text(max_size=30), st.text(max_size=2000)), max_size=30),
+    now=st.floats(SINCE, SINCE + 1e7),
+    attempt=st.integers(1, 10_000),
+)
+def test_any_incident_gives_a_text_within_its_limits_without_control_characters(
+    kind: NotificationKind,
+    summary: str,
+    advice: str,
+    label: str,
+    facts: list[tuple[float | None, str, str]],
+    now: float,
+    attempt: int,
+) -> None:
+    about = incident(
+        summary=summary,
+        advice=advice,
+        labels={"server": label},
+        evidence=tuple(Evidence(*fact) for fact in facts),
+        closed_at=now if kind.is_end else None,
+    )
+    text = render(about, kind, now=now, zone=UTC)
+    done = finish(sent(text, kind=kind, attempt=attempt), now=now + 7200, zone=UTC, ended_at=now)
+    assert len(done.title) <= TITLE_LIMIT
+    assert len(done.body) <= BODY_LIMIT
+    assert done.title.startswith(kind.value)
+    assert done.body.split("\n")[-1] == f"incident 6f39e044 · attempt {attempt}"
+    for line in (done.title, *done.body.split("\n")):
+        assert line.isprintable()
+    done.body.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("dirty", "clean"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("a\u202eb\u2066c\u200bd", "abcd"),
+        ("one\ntwo\r\n\tthree", "one two three"),
+        ("nul\x00 bell\x07 c1\x9b31m", "nul bell c1"),
+        ("\ud800lone", "lone"),
+        ("  grüße – 東京 ✓ ", "grüße – 東京 ✓"),
+    ],
+)
+def test_a_line_loses_what_could_act_on_a_screen(dirty: str, clean: str) -> None:
+    assert clean_line(dirty) == clean
+
+
+@given(st.text())
+def test_cleaning_twice_changes_nothing_more(text: str) -> None:
+    assert clean_line(clean_line(text)) == clean_line(text)
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "words"),
+    [
+        (0, "0 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (360, "6 min"),
+        (5400, "1 h 30 min"),
+        (7200, "2 h"),
+        (190_000, "2 d 4 h"),
+    ],
+)
+def test_durations_are_for_people(duration_s: float, words: str) -> None:
+    assert span(duration_s) == words
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "tgram://123456789:AAHsecretsecretsecret/4567890123",
+        "https://api.telegram.org/bot123456789:AAHsecretsecretsecret/sendMessage",
+        "token AAHsecretsecretsecret refused",
+        "token%20AAHsecretsecretsecret",
+    ],
+)
+def test_a_secret_url_is_hidden_also_in_parts(leak: str) -> None:
+    hide = Redactor([Secret("tgram://123456789:AAHsecretsecretsecret/4567890123")], known_words=["deepseek"])
+    assert "secretsecret" not in hide(leak)
+
+
+def test_names_stay_readable_though_a_url_holds_them() -> None:
+    hide = Redactor([Secret("ntfys://ntfy.example.org/deepseek")], known_words=["deepseek"])
+    assert hide("deepseek: no text") == "deepseek: no text"
+
+
+def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
+    assert redact("refused on localhost", [Secret("json://localhost/hook")]) == "refused on localhost"
+
+
+SECRETS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=8, max_size=40)
+
+
+@given(secrets=st.lists(SECRETS, min_size=1, max_size=5), around=st.text(max_size=80))
+def test_no_secret_survives_redaction_in_any_text(secrets: list[str], around: str) -> None:
+    text = redact(around + around.join(secrets) + around, [Secret(secret) for secret in secrets])
+    for secret in secrets:
+        assert secret not in text.replace("[secret]", "\x00")
