@@ -320,3 +320,33 @@ async def test_latency_from_journal_to_commit_stays_far_below_two_seconds(host: 
             latencies.append(ledger.at[-1] - written)
     print(f"journal line to commit: p50 {statistics.median(latencies):.3f} s, max {max(latencies):.3f} s")
     assert max(latencies) < 2.0
+
+
+@pytest.mark.slow
+async def test_a_line_of_the_real_kernel_comes_through_a_real_journald_within_two_seconds(tmp_path: Path) -> None:
+    switch = Path("/proc/sys/debug/exception-trace")
+    if not switch.exists() or switch.read_text().strip() != "1":
+        pytest.skip("this kernel does not report crashed programs; set debug.exception-trace to 1")
+    latencies: list[float] = []
+    with real_host(tmp_path / "lab", journald=True) as machine:
+        watch, ledger = check(machine.settings()), Ledger()
+        async with following(watch, ledger):
+            await until(lambda: streams(machine))
+            seen = ledger.found.get("segfault/-", 0)
+            for number in range(1, 9):
+                await asyncio.sleep(0.7)  # the kernel prints at most ten of these in five seconds
+                printed = time.monotonic()
+                crash = await asyncio.create_subprocess_exec(
+                    "python3", "-S", "-c", "import ctypes; ctypes.string_at(0)", stderr=asyncio.subprocess.DEVNULL
+                )
+                assert await crash.wait() == -signal.SIGSEGV
+                await until(lambda expected=seen + number: ledger.found.get("segfault/-", 0) >= expected)  # type: ignore[misc]  # bound now
+                latencies.append(ledger.at[-1] - printed)
+            result = await scan(watch)
+    print(
+        f"kernel line to commit through journald: p50 {statistics.median(latencies):.3f} s, max {max(latencies):.3f} s"
+    )
+    assert condition(result).reason == "ok"
+    assert found(result) == {}
+    assert ledger.found["segfault/-"] == seen + 8
+    assert max(latencies) < 2.0

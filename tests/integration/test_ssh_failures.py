@@ -219,6 +219,16 @@ class TestRealServer:
         assert condition(await scan(check(host.settings()))).reason == "ok"
         assert not touched.exists()
 
+    async def test_the_users_own_ssh_configuration_is_read_when_asked_for(
+        self, host: RealHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / ".ssh").mkdir()
+        lines = f"Host box\n  HostName 127.0.0.1\n  Port {host.port}\n  IdentityFile {host.key}\n"
+        (tmp_path / ".ssh/config").write_text(lines)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        by_name = host.settings(address="box", port=22, ssh_config=True, identity_file=None)
+        assert condition(await scan(check(by_name))).reason == "ok"
+
     async def test_through_a_jump_host(self, host: RealHost) -> None:
         jump = f"watch@127.0.0.1:{host.port}"
         assert condition(await scan(check(host.settings(jump=jump)))).reason == "ok"

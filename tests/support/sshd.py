@@ -27,6 +27,7 @@ PASSPHRASE = "correct horse"
 _NAMESPACE = """
 set -eu
 mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs /var/log
 mkdir -p /var/log/journal
 mount --bind "$1/journal" /var/log/journal
 for name in passwd group shadow machine-id; do mount --bind "$1/etc/$name" "/etc/$name"; done
@@ -34,6 +35,13 @@ mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/sshd /run/lab
 mount --bind "$1/lab" /run/lab
+if [ "$2" = journald ]; then
+    mkdir -p /run/systemd/journal /run/systemd/journald.conf.d
+    install -d -o root -g systemd-journal -m 2755 /run/log/journal
+    printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=24M\n' >/run/systemd/journald.conf.d/lab.conf
+    /lib/systemd/systemd-journald &
+    until [ -S /run/systemd/journal/socket ]; do sleep 0.1; done
+fi
 exec /usr/sbin/sshd -D -e -f "$1/sshd_config"
 """
 
@@ -66,8 +74,12 @@ def make_key(path: Path, passphrase: str = "") -> Path:
 class RealHost:
     """One pretended machine. `boot` is the boot id it claims; journals are written with `plant`."""
 
-    def __init__(self, root: Path, *options: str) -> None:
-        """Lay out its files under `root`; `options` are extra lines of sshd's configuration."""
+    def __init__(self, root: Path, *options: str, journald: bool = False) -> None:
+        """Lay out its files under `root`; `options` are extra lines of sshd's configuration.
+
+        With `journald` it runs a journald of its own on this machine's real /dev/kmsg.
+        """
+        self._journald = journald
         self.root = root
         self.port = free_port()
         self.machine_id = uuid.uuid4().hex
@@ -166,7 +178,16 @@ class RealHost:
     def start(self) -> None:
         """Start sshd and wait until it listens."""
         with (self.root / "sshd.log").open("ab") as log:
-            command = ["unshare", "-m", "sh", "-c", _NAMESPACE, "sh", str(self.root)]
+            command = [
+                "unshare",
+                "-m",
+                "sh",
+                "-c",
+                _NAMESPACE,
+                "sh",
+                str(self.root),
+                "journald" if self._journald else "",
+            ]
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         for _ in range(100):
             with socket.socket() as probe:
@@ -195,10 +216,10 @@ class RealHost:
 
 
 @contextmanager
-def real_host(root: Path, *options: str) -> Iterator[RealHost]:
+def real_host(root: Path, *options: str, journald: bool = False) -> Iterator[RealHost]:
     """A running `RealHost`, stopped at the end."""
     require_sshd()
-    host = RealHost(root, *options)
+    host = RealHost(root, *options, journald=journald)
     try:
         host.start()
         yield host

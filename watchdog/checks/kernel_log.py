@@ -70,7 +70,8 @@ class KernelLogCheck:
             trouble = trouble or found.trouble
         took = self._clock.monotonic() - started
         conditions = [readable(self._host, trouble, now, took, found.lines, found.how)]
-        if self._log.stream.wanted and found.visible:
+        stream = self._log.stream
+        if found.visible and stream.wanted and (stream.open or stream.trouble is not None):
             conditions.append(await self._judge_stream(found, now))
         return self._log.result(self._clock.wall(), *conditions)
 
@@ -102,10 +103,8 @@ class KernelLogCheck:
         stream = self._log.stream
         if stream.open and found.last_us > stream.last_us:
             await self._clock.sleep(STREAM_GRACE_S)
-        trouble = None
-        if not stream.open:
-            trouble = stream.trouble or HostError(Reason.RESET, "the live stream is not connected yet")
-        elif found.skipped or found.last_us > stream.last_us:
+        trouble = stream.trouble
+        if stream.open and (found.skipped or found.last_us > stream.last_us):
             trouble = HostError(
                 Reason.SILENT_STREAM,
                 f"the stream is open, but the scan found {found.lines} lines it did not bring",

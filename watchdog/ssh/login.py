@@ -12,6 +12,8 @@ from watchdog.ssh.failure import HostError, Reason, Stage
 if TYPE_CHECKING:
     import asyncssh
 
+DEFAULT_PORT = 22
+
 
 def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
     """The arguments of `asyncssh.connect` for `host`. Reads files and may take half a second for an encrypted key.
@@ -21,7 +23,6 @@ def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
     known_hosts = _known_hosts(host)
     stage.known_keys = _count_known(known_hosts, host)
     given: dict[str, Any] = {
-        "port": host.port,
         "username": host.user,
         "known_hosts": known_hosts,
         "agent_forwarding": False,
@@ -36,6 +37,8 @@ def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
     }
     if not host.ssh_config:
         given["config"] = None
+    if not host.ssh_config or host.port != DEFAULT_PORT:  # what is given here wins over ssh_config
+        given["port"] = host.port
     if not host.agent:
         given["agent_path"] = None
     elif not os.environ.get("SSH_AUTH_SOCK"):
