@@ -47,6 +47,7 @@ MISSED_MESSAGE_ID = "e9bf28e6e834481bb6f48f548ad13606"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[mK]")
 _KMSG = re.compile(r"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,80};")
+_ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 _EXPORTED = re.compile(r"(?:    )?MESSAGE=")
 _DMESG_JSON = re.compile(r'\s{0,40}"msg"\s?:\s?(".*")\s{0,4},?\s{0,4}$')
 
@@ -63,7 +64,8 @@ def parse_line(raw: bytes, *, year: int | None = None) -> KernelLine:
         return line
     if text[:1].isdigit() and (match := _KMSG.match(text)):
         origin = Origin.KERNEL if int(match[1]) >> 3 == 0 else Origin.USERSPACE
-        return KernelLine(text[match.end() :], None, int(match[3]) / 1e6, origin)
+        message = _ESCAPED.sub(_unescaped, text[match.end() :]) if "\\x" in text else text[match.end() :]
+        return KernelLine(message, None, int(match[3]) / 1e6, origin)
     if '"msg"' in text and (match := _DMESG_JSON.match(text)):
         return _message_only(match[1])
     if match := _EXPORTED.match(text):
@@ -71,6 +73,11 @@ def parse_line(raw: bytes, *, year: int | None = None) -> KernelLine:
     message, at, monotonic_s, kernel = strip_prefix(text, year)
     origin = Origin.UNKNOWN if kernel is None else Origin.KERNEL if kernel else Origin.USERSPACE
     return KernelLine(message, at, monotonic_s, origin)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    r"""Bytes that /dev/kmsg writes as `\x0a`: a line end inside a message, or a character that is not ASCII."""
+    return bytes.fromhex(match[0].replace("\\x", "")).decode("utf-8", "replace")
 
 
 def _message_only(quoted: str) -> KernelLine:

@@ -25,7 +25,7 @@ _SHORT = re.compile(
 )
 _UNIX = re.compile(r"(\d{9,10}\.\d{3,9}) (?=[A-Za-z])")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
-_KERNEL = re.compile(r" {0,2}(?:[A-Za-z0-9][\w.-]{0,63} )?kernel(?:\[\d{1,7}\])?:(?: |$|(?=\S))")
+_KERNEL = re.compile(r" {0,2}(?:[A-Za-z0-9][\w.-]{0,63} )?kernel(?:(?:\[\d{1,7}\])?:(?: |$|(?=\S))| - - (?:- )?)")
 _PROGRAM = re.compile(r"([A-Za-z0-9][\w.-]{0,63}) ([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?: ?")
 _PREFIXED = re.compile(
     r"[\w./-]{1,120}:(?:\d{1,9}:)? ?(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:)"
