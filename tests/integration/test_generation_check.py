@@ -262,6 +262,13 @@ async def test_a_key_is_sent_and_never_shown() -> None:
     assert "sk-very-secret" not in repr(observation)
 
 
+async def test_a_key_at_the_cut_of_a_long_message_is_not_shown_in_part() -> None:
+    echo = reply_with({"error": {"message": "x" * 285 + " sk-very-secret and more" * 3, "code": 401}}, 401)
+    async with LlmServer(routes(echo)) as server:
+        observation = _main(await _run(_settings(server, api_key=Secret("sk-very-secret"))))
+    assert "sk-v" not in repr(observation)
+
+
 async def test_two_runs_of_one_check_never_overlap() -> None:
     running = {"now": 0, "most": 0}
 

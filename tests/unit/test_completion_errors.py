@@ -111,6 +111,9 @@ _JSON_CASES: list[tuple[int, Any, str]] = [
     (502, {"error": "unable to start process: upstream command exited prematurely"}, "upstream_down"),
     (408, _error("litellm.Timeout: APITimeoutError - Request timed out.", type=None, code="408"), "gateway_timeout"),
     (500, _error("litellm.Timeout: Connection timed out after 60.0 seconds", code="500"), "gateway_timeout"),
+    (503, {"message": "failure to get a peer from the ring-balancer"}, "upstream_down"),
+    (503, {"error": "unhealthy", "error_type": "healthcheck"}, "engine_dead"),
+    (404, {"message": "no Route matched with those values"}, "not_found"),
     (504, {"message": "Endpoint request timed out"}, "gateway_timeout"),
     # under HTTP 200
     (200, _error("Bad key", type="authentication_error", code=401), "auth"),

@@ -43,7 +43,7 @@ def _stream(*events: bytes, end: End = End.COMPLETE, content_type: str = "text/e
     [
         ({"content": "ok"}, "ok", ""),
         ({"content": None, "reasoning": "Hm"}, "", "Hm"),
-        ({"content": "", "reasoning_content": " thes"}, "", " thes"),
+        ({"content": "", "reasoning_content": " these"}, "", " these"),
         ({"content": None, "thinking": "Hm"}, "", "Hm"),
         ({"content": None, "reasoning": "Hm", "reasoning_content": "Hm"}, "", "Hm"),
         ({"content": [{"type": "text", "text": "o"}, {"type": "text", "text": "k"}]}, "ok", ""),
@@ -79,7 +79,7 @@ def test_short_and_mixed_texts_are_no_garbage(content: str) -> None:
     [
         ({"content": ""}, "stop", 1, "instant_stop", True),
         ({"content": None}, "stop", None, "instant_stop", True),
-        ({"content": ""}, "stop", 0, "instant_stop", None),
+        ({"content": ""}, "stop", 0, "instant_stop", True),
         ({"content": ""}, "stop", 4, "empty", None),
         ({"content": ""}, "length", 5, "empty", None),
         ({"content": None}, "length", 5, "empty", None),

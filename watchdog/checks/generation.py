@@ -227,8 +227,8 @@ class GenerationCheck:
         before = this.before.sample if this.before is not None else None
         stuck_before = memory.stuck_rounds
         outcome = ProbeOutcome(
-            judgement=replace(judgement, detail=self._without_secrets(judgement.detail)),
-            attempts=tuple(replace(a, detail=self._without_secrets(a.detail)) for a in this.attempts),
+            judgement=self._without_secrets(judgement),
+            attempts=tuple(self._without_secrets(attempt) for attempt in this.attempts),
             resent=this.resent,
             model=this.model,
             change=change,
@@ -254,9 +254,16 @@ class GenerationCheck:
             return "no metrics" if this.memory.metrics_absent_since is not None else "the metrics gave no answer"
         return ""
 
-    def _without_secrets(self, text: str) -> str:
-        secret_values = [self._server.api_key, *self._server.headers.values()]
-        for secret in secret_values:
+    def _without_secrets(self, judgement: Judgement) -> Judgement:
+        detail = judgement.detail  # servers like to repeat the key that they refuse
+        for secret in (self._server.api_key, *self._server.headers.values()) if detail else ():
             if secret is not None and secret.reveal().strip():
-                text = text.replace(secret.reveal(), "…")
-        return text
+                detail = _without(secret.reveal(), detail)
+        return judgement if detail == judgement.detail else replace(judgement, detail=detail)
+
+
+def _without(secret: str, text: str) -> str:
+    text = text.replace(secret, "…")
+    cut = text.removesuffix("…")  # a shortened text may end inside the secret
+    shown = next((n for n in range(len(secret) - 1, 3, -1) if cut.endswith(secret[:n])), 0)
+    return cut[:-shown] + "…" if shown else text

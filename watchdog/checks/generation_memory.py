@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from watchdog.completion.question import MAX_COMPLETION_TOKENS, MAX_TOKENS
 from watchdog.model import Json
@@ -42,4 +42,4 @@ class GenerationMemory:
 
     def write(self) -> Json:
         """The JSON form."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -16,8 +16,11 @@ _MESSAGE_KEYS = ("message", "msg", "error", "detail", "title", "description", "r
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What a server says is wrong. `form` tells how it said so: `nested`, `string`, `flat`, `detail`, `html`, `text`,
-    `none`. `code` is an HTTP-like status if the body named one."""
+    """What a server says is wrong.
+
+    `form` tells how it said so: `nested`, `string`, `flat`, `detail`, `bare` (a message and nothing else, as gateways
+    do), `html`, `text`, `none`. `code` is an HTTP-like status if the body named one.
+    """
 
     message: str = ""
     kind: str = ""
@@ -81,7 +84,7 @@ def complaint_of(body: bytes) -> Complaint:
         return Complaint(payload, form="text")
     found = complaint_in(payload)
     if found is None and isinstance(payload, dict):
-        found = _build(payload, "flat")
+        found = _build(payload, "bare")
     return found or Complaint(text[:_READ], form="text")
 
 

@@ -126,7 +126,8 @@ def ended(gathered: Gathered) -> Judgement:
         return Judgement(reason=Reason.GARBAGE if gathered.is_garbage else Reason.OK, alive=True)
     counted = "no token count" if tokens is None else f"{tokens} tokens counted"
     detail = f"finish_reason {one_line(finish, 40) if finish else 'missing'}, {counted}, no text"
+    # The end token is a token, whether or not the server counts it.
     if finish in _STOP_FINISHES and (tokens or 0) <= 1 and gathered.pieces <= 1:
-        return Judgement(reason=Reason.INSTANT_STOP, alive=None if tokens == 0 else True, detail=detail)
+        return Judgement(reason=Reason.INSTANT_STOP, alive=True, detail=detail)
     nothing = tokens == 0 or (tokens is None and finish in (None, "load"))
     return Judgement(reason=Reason.EMPTY, alive=False if nothing else None, detail=detail)

@@ -12,10 +12,10 @@ STILL_LOADING = re.compile(
     r"\bloading (the )?(model|weights)\b|\b(is|are|still|currently) loading\b|\bbeing loaded\b"
     r"|warming[ -]?up|not (yet )?ready|(is|still) (starting|initiali[sz]ing)|starting up|model_loading"
 )
-LOAD_FAILED = re.compile(r"(fail(ed|ure)?|error|unable|could not|cannot|can't)( to| while| when|:)? (re)?load")
+LOAD_FAILED = re.compile(r"(fail|failed|failure|error|unable|could not|cannot|can't)( to| while| when|:)? (re)?load")
 ENGINE_DEAD = re.compile(
     # vLLM EngineCore / EngineDeadError / MQEngineDeadError, SGLang scheduler, TRT-LLM, Ollama runner, LM Studio
-    r"enginecore|engine_?dead|asyncenginedead|llm is unavailable"
+    r"enginecore|engine_?dead|\bhealthcheck\b|asyncenginedead|llm is unavailable"
     r"|background loop (has |is )?(already )?(errored|not running)"
     r"|\bengine\b.{0,40}\b(died|dead|stopped|crashed|exited|not alive|terminated|is not running|shut ?down)"
     r"|\b(runner|worker|scheduler|detokenizer|executor|generation|generator|inference|model)( \w+){0,2}"

@@ -125,7 +125,7 @@ def _by_status(status: int, complaint: Complaint) -> Reason:
     if status == 501:
         return Reason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else Reason.NOT_FOUND
     if status == 503:
-        return Reason.UPSTREAM_DOWN if complaint.form in ("html", "text", "none") else Reason.SERVER_ERROR
+        return Reason.UPSTREAM_DOWN if complaint.form in ("html", "text", "none", "bare") else Reason.SERVER_ERROR
     known = _BY_STATUS.get(status)
     return known or (Reason.BAD_REQUEST if status < 500 else Reason.SERVER_ERROR)
 
