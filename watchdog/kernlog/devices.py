@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 
 from watchdog.kernlog.rules import Subject
 
-_PCI = re.compile(r"(?<![0-9a-fA-F])([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?(?![0-9a-fA-F:])")
-_PCI_SHORT = re.compile(r"(?<![0-9a-fA-F:.])([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])(?![0-9a-fA-F:.])")
+_PCI = re.compile(
+    r"(?<![0-9a-fA-F])([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
+    r"(?![0-9a-fA-F.]|:[0-9a-fA-F]{2}:)"
+)
+_PCI_SHORT = re.compile(r"(?<![0-9a-fA-F:.])([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])(?![0-9a-fA-F.])")
 _SOURCE = re.compile(
     r"(?:received(?: from)?:? |of Agent |from |by )([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 )
