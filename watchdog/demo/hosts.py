@@ -53,6 +53,7 @@ class Machine:
         self._journal = directory / "journal.jsonl"
         self._monotonic_us = 1_000_000
         self._number = 0
+        self._readers: set[subprocess.Popen[bytes]] = set()
         self._server: asyncssh.SSHAcceptor | None = None
         self._lay_out()
         self.log(*BOOT_LINES)
@@ -121,6 +122,18 @@ class Machine:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+        for running in tuple(self._readers):
+            self._end(running)
+
+    def _end(self, running: subprocess.Popen[bytes]) -> None:
+        """End the reader we started, if it has not ended by itself."""
+        self._readers.discard(running)
+        if running.poll() is None:
+            running.kill()
+        running.wait()
+        for pipe in (running.stdin, running.stdout, running.stderr):
+            if pipe is not None:
+                pipe.close()
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run the reader script as it arrived; refuse everything else, as a forced command would."""
@@ -141,6 +154,7 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self._readers.add(running)
         try:
             await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
             await process.stdout.drain()
@@ -149,3 +163,4 @@ class Machine:
             process.close()  # the client has gone; the reader ends with its standard input
         finally:
             await process.wait_closed()
+            self._end(running)

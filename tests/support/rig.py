@@ -1,0 +1,61 @@
+"""The demo's rig and the real daemon as a subprocess, for end-to-end tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class DaemonProcess:
+    """`inference-watchdog run` in a process of its own, with its log in a file."""
+
+    def __init__(self, config: Path, state_dir: Path, log: Path, environment: dict[str, str] | None = None) -> None:
+        self.config, self.state_dir, self.log = config, state_dir, log
+        self._environment = {**os.environ, **(environment or {})}
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it; its log is appended to."""
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "watchdog", "run", "--config", str(self.config)),
+                *("--state-dir", str(self.state_dir)),
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+            )
+
+    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send `number` and wait for its end; returns the exit status."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await asyncio.wait_for(self.process.wait(), 20)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Its log lines so far."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def saw(self, event: str, **fields: object) -> bool:
+        """Whether the log has such an event."""
+        return any(
+            line.get("event") == event and all(line.get(name) == value for name, value in fields.items())
+            for line in self.events()
+        )
+
+
+async def until(good: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
+    """Return when `good()` holds; fails the test with `what` after `timeout_s`."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not good():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"did not happen within {timeout_s} s: {what}") from None
