@@ -135,5 +135,15 @@ def records_between(earlier: str, later: str) -> int | None:
     return behind if first.get("s") == second.get("s") and behind >= 0 else None
 
 
+def same_entry(one: str, other: str) -> bool:
+    """Whether two cursors stand for the same entry.
+
+    Boot, both times and the content's hash must agree (`b m t x`). The numbering (`s i`) may differ: it changes when
+    journald moves its files from /run to /var after boot.
+    """
+    first, second = _parts(one), _parts(other)
+    return one == other or all(first.get(name, "") == second.get(name) for name in "bmtx")
+
+
 def _parts(cursor: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in cursor.split(";") if "=" in part)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from watchdog.kernlog.boot import LIVE_LIMIT, BootReading
-from watchdog.kernlog.journal import Record, RecordKind, records_between
+from watchdog.kernlog.journal import Record, RecordKind, records_between, same_entry
 from watchdog.kernlog.kmsg import RingRecord, lost_before
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.transcript import Hello
@@ -25,6 +25,10 @@ from watchdog.model import Json
 HISTORY_AFTER_S = 3600.0
 """Lines older than this at first contact are history (design §5.2)."""
 CLOCKS_AGREE_S = 300.0
+BEGINNING_US = 5_000_000
+"""Every kernel prints its first line at 0."""
+NEIGHBOURS = 20
+"""A cursor that journald found by its time may start a page at an entry of the same microsecond."""
 KNOWN_BOOTS = 400
 _ID_LENGTH = 12
 
@@ -118,17 +122,13 @@ class Reading:
         at = self.boots.get(boot)
         if at is None or (at.cursor or "-") != asked or at.finished:
             return Page(stale=True)
-        losses: list[Loss] = []
-        overlap = bool(records) and records[0].cursor == asked
-        # Nothing at all of the running boot is blindness, which the caller sees in `visible`, and no loss yet.
-        if asked != "-" and not overlap and (records or boot != self.current):
-            losses.append(self._lost_place(boot, at, records))
+        losses = [loss] if (loss := self._discontinuity(boot, at, asked, records)) else []
         lines: list[KernelLine] = []
         received: list[int] = []
-        for record in records[1:] if overlap else records:
+        for record in records:
             if record.boot == boot and record.kind is not RecordKind.FOREIGN:
                 before = len(lines)
-                self._prove(boot, at, record, lines, losses)
+                self._prove(at, asked, record, lines, losses)
                 received += [record.received_us] * (len(lines) - before)
         if records:
             at.cursor = records[-1].cursor
@@ -139,18 +139,37 @@ class Reading:
         first, last = (received[0], received[-1]) if received else (-1, -1)
         return Page(tuple(lines), tuple(losses), len(records), unreadable, first, last)
 
-    def _lost_place(self, boot: str, at: BootReading, records: Sequence[Record]) -> Loss:
-        """The saved cursor is not there any more: rotated away, or the whole boot is out of sight."""
+    def _discontinuity(self, boot: str, at: BootReading, asked: str, records: Sequence[Record]) -> Loss | None:
+        """What is missing between the place read up to and the first record of this page; None if nothing is."""
+        if any(same_entry(record.cursor, asked) for record in records[:NEIGHBOURS]):
+            return None
         if not records:
-            return Loss(boot, None, "the place read up to is gone from the journal, and nothing follows it")
-        at.note_gap(records[0].stamp_us - 1)
-        between = records_between(at.cursor or "", records[0].cursor)
+            # Nothing at all of the running boot is blindness, which the caller sees in `visible`, and no loss yet.
+            unread = asked != "-" or self._came_later(boot, at)
+            gone = unread and boot != self.current
+            return Loss(boot, None, "the end of this boot is not in the journal any more") if gone else None
+        if asked != "-":
+            return self._rotated(boot, at, asked, records[0])
+        if self._came_later(boot, at) and records[0].stamp_us > BEGINNING_US:
+            return Loss(boot, None, "the journal no longer holds the beginning of this boot")
+        return None
+
+    def _came_later(self, boot: str, at: BootReading) -> bool:
+        """Whether nothing is read yet of a boot that began after first contact, so that all of it is owed."""
+        return boot != self.contact.get("boot") and at.high_us < 0
+
+    def _rotated(self, boot: str, at: BootReading, asked: str, first: Record) -> Loss:
+        at.note_gap(first.stamp_us - 1)
+        between = records_between(asked, first.cursor)
         bound = "" if between is None else f", at most {between} records"
         return Loss(boot, None, f"the journal was rotated past the place read up to: a stretch is missing{bound}")
 
-    def _prove(self, boot: str, at: BootReading, record: Record, lines: list[KernelLine], losses: list[Loss]) -> None:
+    def _prove(self, at: BootReading, asked: str, record: Record, lines: list[KernelLine], losses: list[Loss]) -> None:
+        boot = record.boot
         if record.kind is RecordKind.MARK:
             at.ended = "" if record.message == "started" else (record.message or "")
+            return
+        if same_entry(record.cursor, asked):
             return
         new = at.take_record(record, live=False)
         if record.kind is RecordKind.MISSED:
