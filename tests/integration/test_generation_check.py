@@ -297,3 +297,21 @@ async def test_settings_that_cannot_be_used_are_refused_at_once(broken: dict[str
     async with LlmServer(OK) as server, ChatClient() as client:
         with pytest.raises(WatchdogError, match="deepseek"):
             GenerationCheck(replace(_settings(server), **broken), client)
+
+
+async def test_quick_metrics_do_not_hold_the_probe_up() -> None:
+    async with LlmServer(routes(OK, metrics=_scrape(0, 0, 7))) as server, ChatClient() as client:
+        settings = _settings(server, probe=ProbeSettings(timeout_s=20))
+        outcome = await GenerationCheck(settings, client).probe(None, 1000.0)
+    assert outcome.sample is not None
+    assert outcome.duration_s < 0.2
+
+
+async def test_a_slow_server_whose_every_page_is_slow_still_has_nearly_its_whole_time() -> None:
+    async def slow(request: Request, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(2.4)
+        await OK(request, writer)
+
+    async with LlmServer(slow) as server:
+        observation = _main(await _run(_settings(server, model=None, probe=ProbeSettings(timeout_s=3))))
+    assert observation.verdict is Verdict.PASS

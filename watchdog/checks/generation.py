@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 
 from watchdog.chat import ChatClient
@@ -37,6 +38,7 @@ class _Round:
     model: str | None = None
     attempts: list[Judgement] = field(default_factory=list)
     resent: int = 0
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
     before: Scrape | None = None
     before_at: float = 0.0
     after: Scrape | None = None
@@ -96,7 +98,7 @@ class GenerationCheck:
         looking = self._start_looking(this)
         try:
             if looking is not None:
-                await asyncio.wait((looking,), timeout=min(_HEAD_START_S, settings.timeout_s / 10))
+                await _at_most(this.looked.wait(), min(_HEAD_START_S, settings.timeout_s / 20))
             judgement = await self._resolve_model(this) or await self._ask(this)
             change = await self._conclude(this, judgement, looking)
         finally:
@@ -137,7 +139,7 @@ class GenerationCheck:
         return None
 
     def _small_limit_s(self, this: _Round) -> float:
-        return min(5.0, max(0.3, self._server.probe.timeout_s / 5), self._left(this))
+        return min(5.0, max(0.3, self._server.probe.timeout_s / 12), self._left(this))
 
     # Asking
 
@@ -188,6 +190,7 @@ class GenerationCheck:
             this.memory.metrics_path, min(settings.metrics_timeout_s, settings.timeout_s / 2)
         )
         this.before, this.before_at = scrape, loop.time()
+        this.looked.set()
         self._remember(this, scrape)
         if scrape.sample is None:
             return
@@ -260,6 +263,14 @@ class GenerationCheck:
             if secret is not None and secret.reveal().strip():
                 detail = _without(secret.reveal(), detail)
         return judgement if detail == judgement.detail else replace(judgement, detail=detail)
+
+
+async def _at_most(waiting: Coroutine[None, None, object], timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await waiting
+    except TimeoutError:
+        return
 
 
 def _without(secret: str, text: str) -> str:
