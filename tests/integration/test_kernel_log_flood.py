@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
 from tests.support.ssh_hosts import BOOT, END, HEADER, HELLO, ssh_host
+from watchdog.config import KernelLogSettings
 
 LINES = int(os.environ.get("FLOOD_LINES", "120000"))
 
@@ -50,7 +52,7 @@ async def flooded(process: asyncssh.SSHServerProcess[bytes]) -> None:
 async def test_a_flood_is_worked_off_in_pages_with_flat_memory(tmp_path: Path) -> None:
     async with ssh_host(tmp_path, flooded) as host:
         process, most = psutil.Process(), 0
-        watch = check(host)
+        watch = check(replace(host, kernel_log=KernelLogSettings(interval_s=600, timeout_s=60)))
         before, started = process.memory_info().rss, time.monotonic()
         scanning = asyncio.create_task(scan(watch))
         while not scanning.done():
@@ -67,10 +69,6 @@ async def test_a_flood_is_worked_off_in_pages_with_flat_memory(tmp_path: Path) -
 
 
 async def test_a_flood_that_outruns_the_scan_is_said_and_the_next_scan_goes_on(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from watchdog.config import KernelLogSettings
-
     async with ssh_host(tmp_path, flooded) as host:
         hasty = replace(host, kernel_log=KernelLogSettings(interval_s=1.0, timeout_s=0.8))
         watch = check(hasty)

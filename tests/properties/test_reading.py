@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.pretended_journal import Identity, PretendedJournal
-from watchdog.kernlog.reading import Loss, Page, Reading
+from watchdog.kernlog.page import Loss, Page
+from watchdog.kernlog.reading import Reading
 from watchdog.model import Json
 
 
@@ -96,6 +97,7 @@ SCAN = st.tuples(st.just("scan"), st.sampled_from([2, 3, 50, 1000]), st.none() |
 FOLLOW = st.tuples(st.just("follow"), st.sampled_from([1, 3, 60, 900]), st.booleans())
 BOOT = st.tuples(st.just("boot"), st.sampled_from([0, 7200]))
 RACE = st.tuples(st.just("race"))
+RENUMBER = st.tuples(st.just("renumber"))
 AGAIN = st.tuples(st.just("again"))
 ROTATE = st.tuples(st.just("rotate"), st.integers(1, 60))
 
@@ -115,6 +117,8 @@ def play(steps: list[tuple[object, ...]]) -> Watchdog:
                 journal.import_again()
             case ("rotate", int(keep)):
                 journal.rotate(keep)
+            case ("renumber",):
+                journal.renumber()
             case ("race",):
                 watchdog.race()
             case ("scan", int(size), killed, bool(each)):
@@ -128,7 +132,7 @@ def play(steps: list[tuple[object, ...]]) -> Watchdog:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(PRINT, PRINT, SCAN, SCAN, FOLLOW, FOLLOW, RACE, BOOT, AGAIN), max_size=14))
+@given(st.lists(st.one_of(PRINT, PRINT, SCAN, SCAN, FOLLOW, FOLLOW, RACE, RENUMBER, BOOT, AGAIN), max_size=14))
 def test_every_line_is_taken_exactly_once_whenever_the_process_dies(steps: list[tuple[object, ...]]) -> None:
     watchdog = play(steps)
     known_from = watchdog.reading.contact["boot"]
@@ -138,7 +142,7 @@ def test_every_line_is_taken_exactly_once_whenever_the_process_dies(steps: list[
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(PRINT, SCAN, FOLLOW, RACE, BOOT, AGAIN, ROTATE), max_size=14))
+@given(st.lists(st.one_of(PRINT, SCAN, FOLLOW, RACE, RENUMBER, BOOT, AGAIN, ROTATE), max_size=14))
 def test_after_a_rotation_nothing_is_taken_twice_and_what_is_missing_is_reported(
     steps: list[tuple[object, ...]],
 ) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from watchdog.kernlog.journal import Record, RecordKind
 from watchdog.kernlog.transcript import Hello
 
-SOURCE = "5" * 32
 RING_LINES = 1300
 """What a kernel ring buffer of 128 KiB holds."""
 Identity = tuple[str, int, str]
@@ -24,6 +24,7 @@ class PretendedJournal:
     wall_us: int = 1_795_000_000_000_000
     stamp_us: int = 0
     number: int = 0
+    source: int = 1
 
     def boot(self, *, clock_back_s: int = 0) -> None:
         """Start another boot; its wall clock may be behind the one before."""
@@ -31,6 +32,7 @@ class PretendedJournal:
         self.wall_us += self.stamp_us + 60_000_000 - clock_back_s * 1_000_000
         self.stamp_us = 0
         self.print(1)
+        self.stamp_us = 10_000_000
 
     def print(self, count: int) -> None:
         """Let the kernel print `count` lines."""
@@ -57,6 +59,15 @@ class PretendedJournal:
                 self.stamp_us += 1
                 self._add(RecordKind.KERNEL, message, stamp_us)
 
+    def renumber(self) -> None:
+        """What journald does when it moves its files from /run to /var: the same entries under another numbering."""
+        self.source += 1
+        self.records = [
+            replace(record, cursor=f"s={self.source:032x};i={number:x};{record.cursor.split(';', 2)[2]}")
+            for number, record in enumerate(self.records, start=1)
+        ]
+        self.number = len(self.records)
+
     def rotate(self, keep: int) -> None:
         """Forget all but the newest `keep` records."""
         self.records = self.records[-keep:]
@@ -64,7 +75,8 @@ class PretendedJournal:
     def _add(self, kind: RecordKind, message: str, source_us: int | None, lost: int = 0) -> None:
         self.number += 1
         boot, received = self.boots[-1], self.stamp_us
-        cursor = f"s={SOURCE};i={self.number:x};b={boot};m={received:x};t={self.wall_us + received:x};x={self.number:x}"
+        place = f"b={boot};m={received:x};t={self.wall_us + received:x};x={hash((kind, message)) & 0xFFFF:x}"
+        cursor = f"s={self.source:032x};i={self.number:x};{place}"
         self.records.append(Record(kind, cursor, boot, message, source_us, received, self.wall_us + received, lost))
 
     @property
@@ -76,9 +88,19 @@ class PretendedJournal:
 
     def page(self, boot: str, cursor: str, limit: int) -> list[Record]:
         """What `journalctl --cursor` shows: from that record on, or from the nearest later one if it is gone."""
-        start = 0 if cursor == "-" else _number(cursor)
-        return [record for record in self.records if record.boot == boot and _number(record.cursor) >= start][:limit]
+        start = 0
+        if cursor != "-" and self.records:
+            wanted, first = _parts(cursor), _parts(self.records[0].cursor)
+            if wanted["s"] == first["s"]:
+                start = max(0, int(wanted["i"], 16) - int(first["i"], 16))
+            else:
+                start = self._by_time(boot, int(wanted["m"], 16))
+        return list(islice((at for at in islice(self.records, start, None) if at.boot == boot), limit))
+
+    def _by_time(self, boot: str, received_us: int) -> int:
+        later = (n for n, at in enumerate(self.records) if at.boot == boot and at.received_us >= received_us)
+        return next(later, len(self.records))
 
 
-def _number(cursor: str) -> int:
-    return int(cursor.split(";")[1].partition("=")[2], 16)
+def _parts(cursor: str) -> dict[str, str]:
+    return dict(part.split("=") for part in cursor.split(";"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.kernlog import journal, kmsg
-from watchdog.kernlog.journal import RecordKind, records_between
+from watchdog.kernlog.journal import RecordKind, records_between, same_entry
 
 BASE = {
     "__CURSOR": "s=1;i=2;b=3",
@@ -105,6 +105,13 @@ def test_cursors_of_one_numbering_tell_how_many_records_lie_between() -> None:
     assert records_between("s=a;i=f;b=1", "s=a;i=14;b=1") == 4
     assert records_between("s=a;i=f", "s=b;i=14") is None
     assert records_between("garbage", "s=b;i=zz") is None
+
+
+def test_an_entry_is_the_same_under_another_numbering_but_not_at_another_time() -> None:
+    assert same_entry("s=1;i=1;b=2;m=3;t=4;x=5", "s=9;i=8;b=2;m=3;t=4;x=5")
+    assert not same_entry("s=1;i=1;b=2;m=3;t=4;x=5", "s=1;i=2;b=2;m=3;t=5;x=5")
+    assert not same_entry("-", "s=1;i=2;b=2;m=3;t=5;x=5")
+    assert not same_entry("-", "garbage")
 
 
 def test_a_ring_record_gives_sequence_stamp_and_text_with_its_escapes_undone() -> None:

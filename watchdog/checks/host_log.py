@@ -16,7 +16,8 @@ from watchdog.config import HostSettings
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kernlog.reading import Page, Reading
+from watchdog.kernlog.page import Page
+from watchdog.kernlog.reading import Reading
 from watchdog.model import CheckResult, Json, Observation
 from watchdog.ssh import HostError
 

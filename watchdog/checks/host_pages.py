@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from watchdog.checks import host_requests as requests
 from watchdog.checks.host_log import HostLog
 from watchdog.clock import Clock
-from watchdog.kernlog.reading import Page
+from watchdog.kernlog.page import Page
 from watchdog.kernlog.transcript import Hello
 from watchdog.ssh import HostError, Reason, Session
 

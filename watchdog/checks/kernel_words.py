@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from watchdog.config import HostSettings
-from watchdog.kernlog.reading import Ending, Loss
+from watchdog.kernlog.page import Ending, Loss
 from watchdog.model import Evidence, Nature, Observation, Severity, Verdict
 from watchdog.ssh import HostError, Reason
 

@@ -19,6 +19,7 @@ from watchdog.kernlog.boot import LIVE_LIMIT, BootReading
 from watchdog.kernlog.journal import Record, RecordKind, records_between, same_entry
 from watchdog.kernlog.kmsg import RingRecord, lost_before
 from watchdog.kernlog.lines import KernelLine, Origin
+from watchdog.kernlog.page import Ending, Loss, Page
 from watchdog.kernlog.transcript import Hello
 from watchdog.model import Json
 
@@ -31,43 +32,6 @@ NEIGHBOURS = 20
 """A cursor that journald found by its time may start a page at an entry of the same microsecond."""
 KNOWN_BOOTS = 400
 _ID_LENGTH = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Lines that nobody will ever read: how many (None: unknown), after which stamp, and how we know."""
-
-    boot: str
-    count: int | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What one page gave. `visible` counts every record shown, known or not; `stale` means another reader was quicker
-    and nothing was taken; `unreadable` counts records without a text. `first_us` and `last_us`: when journald took the
-    first and the last new line, in microseconds since boot; -1 without any.
-    """
-
-    lines: tuple[KernelLine, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    visible: int = 0
-    unreadable: int = 0
-    first_us: int = -1
-    last_us: int = -1
-    stale: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a boot ended. `clean`: it announced its shutdown. `gone`: its end cannot be read any more."""
-
-    boot: str
-    next_boot: str
-    clean: bool
-    gone: bool
-    tail: tuple[tuple[float, str], ...]
-    firmware: tuple[str, ...]
 
 
 @dataclass(slots=True)
