@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import click
@@ -54,7 +54,7 @@ class LazyCommands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `inference-watchdog demo`, then `inference-watchdog validate`.",
 )
-@click.version_option(metadata.version("inference-watchdog"), "-V", "--version", prog_name="inference-watchdog")
+@click.version_option(None, "-V", "--version", package_name="inference-watchdog", prog_name="inference-watchdog")
 def cli() -> None:
     """Wake me when my LLM server stops generating, or its machines are about to lock up.
 

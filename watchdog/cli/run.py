@@ -28,7 +28,10 @@ def command(config_file: str | None, state_dir: str | None, log_level: str) -> i
     Exit code 64: the configuration or the state directory cannot be used, nothing was started.
     """
     import asyncio
+    import sys
 
+    # structlog loads rich whenever it is installed, for tracebacks we do not print: 5 MiB the daemon can do without.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from watchdog import logs
     from watchdog.errors import ConfigError, StoreError
     from watchdog.loading import load as load_file
