@@ -176,6 +176,8 @@ def _observed(state: TrackState, observation: Observation, limits: Thresholds, n
         return Step(state, StepReason.STEADY)
     counted = _counted(state, observation, limits, now)
     row = next(row for row in rows if _applies(row, state, counted, observation.severity, limits))
+    if row.reason is StepReason.STEADY:
+        return Step(counted, row.reason)
     if observation.verdict is Verdict.PASS:
         severity, cause = state.severity, state.cause
     else:

@@ -93,7 +93,8 @@ class Ingest:
     async def take(self, check_key: str, result: CheckResult) -> None:
         """Take in what one run of the check `check_key` saw, in one transaction together with what it remembers.
 
-        Returns once that is committed. A disk that fails does not matter here: the alert goes out from memory.
+        Returns once that is committed (an observation that changes nothing is written within a second). A disk that
+        fails does not matter here: the alert goes out from memory.
         """
         now = self._clock.wall()
         draft = Draft()
@@ -190,8 +191,11 @@ class Ingest:
 
     async def _write(self, draft: Draft, memory: tuple[str, Json] | None = None) -> None:
         """Commit a draft, wake who has something new, log what was said, tell of a full outbox."""
-        commit = replace(draft.commit(), memory=memory)
-        if commit.observations or commit.tracks or commit.matters:
+        commit = draft.commit(memory)
+        if not commit.tracks and not commit.matters:
+            if commit.observations:
+                self._store.note(commit.observations)
+        else:
             try:
                 await self._store.commit(commit)
             except StoreError:

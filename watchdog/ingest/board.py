@@ -15,6 +15,7 @@ from watchdog.message import Redactor, clean_line, render
 from watchdog.model import (
     Evidence,
     Incident,
+    Json,
     Nature,
     Notification,
     NotificationKind,
@@ -59,13 +60,14 @@ class Draft:
     decisions: list[tuple[Incident, Transition | None, Decision]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
 
-    def commit(self) -> Commit:
-        """The same as a transaction."""
+    def commit(self, memory: tuple[str, Json] | None) -> Commit:
+        """The same as a transaction, with what the check wants to remember."""
         return Commit(
             observations=tuple(self.observations),
             tracks=self.tracks,
             incidents=tuple(self.incidents.values()),
             messages=tuple(self.messages),
+            memory=memory,
         )
 
     @property
@@ -195,7 +197,7 @@ class Board:
                 draft.tracks[key] = None
             return
         self.tracks[key] = state
-        if before is None or replace(before, last_good_at=None) != replace(state, last_good_at=None):
+        if before is None or not _same_but_for_last_good(before, state):
             draft.tracks[key] = state
 
     def _keep(self, incident: Incident, key: str, draft: Draft) -> None:
@@ -294,17 +296,32 @@ class Board:
         def safe(text: str) -> str:
             return hide(clean_line(text[: 4 * _TEXT_LIMIT]))[:_TEXT_LIMIT]
 
-        return replace(
-            observation,
-            key=clean_line(observation.key),
-            reason=clean_line(observation.reason),
-            summary=safe(observation.summary),
-            advice=safe(observation.advice),
-            evidence=tuple(
-                Evidence(fact.at, clean_line(fact.source), safe(fact.text)) for fact in observation.evidence
-            ),
-            labels={clean_line(name): clean_line(value) for name, value in observation.labels.items()},
+        made = (
+            clean_line(observation.key),
+            clean_line(observation.reason),
+            safe(observation.summary),
+            safe(observation.advice),
+            tuple([Evidence(fact.at, clean_line(fact.source), safe(fact.text)) for fact in observation.evidence]),
+            {clean_line(name): clean_line(value) for name, value in observation.labels.items()},
         )
+        key, reason, summary, advice, evidence, labels = made
+        given = (observation.key, observation.reason, observation.summary, observation.advice)
+        if made[:4] == given and evidence == observation.evidence and labels == observation.labels:
+            return observation
+        return replace(
+            observation, key=key, reason=reason, summary=summary, advice=advice, evidence=evidence, labels=labels
+        )
+
+
+def _same_but_for_last_good(before: TrackState, after: TrackState) -> bool:
+    """Whether a healthy key only passed once more: the history knows that, its state need not be written."""
+    return (
+        before.phase is after.phase is Phase.OK
+        and before.passes == after.passes
+        and before.fails == after.fails
+        and before.unknowns == after.unknowns
+        and before.recent == after.recent
+    )
 
 
 def _told(incident: Incident, now: float) -> Told:

@@ -18,10 +18,10 @@ _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 def clean_line(text: str) -> str:
     """`text` as one printable line: line breaks and tabs become spaces, runs of spaces one, the rest is dropped."""
-    plain = _TERMINAL.sub("", text)
-    if not (plain.isascii() and plain.isprintable()):
-        plain = "".join(" " if letter in _BLANK else letter for letter in plain if _keeps(letter))
-    return " ".join(plain.split())
+    if not (text.isascii() and text.isprintable()):
+        plain = _TERMINAL.sub("", text)
+        text = "".join(" " if letter in _BLANK else letter for letter in plain if _keeps(letter))
+    return " ".join(text.split())
 
 
 def _keeps(letter: str) -> bool:

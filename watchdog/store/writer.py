@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import structlog
+
 from watchdog.errors import StoreError
 from watchdog.store.refuge import come_back, take_refuge
 
 T = TypeVar("T")
+_log = structlog.get_logger(__name__)
 _BATCH = 256
 
 
@@ -81,6 +84,10 @@ class Writer:
         self._put(_Job(work, durable, answer), hurry=hurry)
         return await future
 
+    def do_soon(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Run `work(connection)` with the next transaction and do not wait for it."""
+        self._put(_Job(work, False, _log_fault), hurry=False)
+
     def do_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The same for code outside an event loop: blocks until it is committed."""
         done = threading.Event()
@@ -98,8 +105,10 @@ class Writer:
             if inbox.closing:
                 raise StoreError("the state database is closed")
             inbox.jobs.append(job)
-            inbox.hurry = inbox.hurry or hurry or len(inbox.jobs) >= _BATCH
-            inbox.changed.notify()
+            hurried = hurry or len(inbox.jobs) >= _BATCH
+            if len(inbox.jobs) == 1 or (hurried and not inbox.hurry):
+                inbox.changed.notify()  # only when it changes what the thread does: waking it costs more than a job
+            inbox.hurry = inbox.hurry or hurried
 
     def close(self) -> None:
         """Finish the jobs that wait, then close the database. Blocks for a moment."""
@@ -220,6 +229,12 @@ def _answer(future: asyncio.Future[Any], job: _Job) -> None:
         future.set_exception(job.error)
     else:
         future.set_result(job.result)
+
+
+def _log_fault(job: _Job) -> None:
+    """For a job nobody waits for."""
+    if job.error is not None:
+        _log.error("a write was lost", error=str(job.error))
 
 
 def _fault(error: Exception) -> StoreError:
