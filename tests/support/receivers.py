@@ -95,9 +95,10 @@ class WebhookSink:
         if mood is Mood.HANG:
             self.refused += 1
             await asyncio.sleep(60)
+            return web.Response(status=504)
         if mood is Mood.DRIP:
             self.refused += 1
-            await self._drip(request)
+            return await self._drip(request)
         if mood is Mood.SLOW:
             await asyncio.sleep(self.slow_s)
         self.arrived.append(body)
@@ -106,13 +107,14 @@ class WebhookSink:
             request.transport.close()
         return web.Response(text="ok")
 
-    async def _drip(self, request: web.Request) -> None:
+    async def _drip(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         with suppress(ConnectionError):
             for _ in range(100):
                 await response.write(b" ")
                 await asyncio.sleep(0.5)
+        return response
 
 
 class SmtpSink:
