@@ -219,7 +219,7 @@ def test_any_pattern_of_the_language_means_what_it_means_in_re(pattern: str, pie
     try:
         matcher = one_rule(pattern)
     except RuleError as error:
-        assert "never match" in str(error) or "cannot be used" in str(error)  # noqa: PT017 - such as '1\\b1'
+        assert "cannot be" in str(error)  # noqa: PT017 - such as "1\\b1", which nothing can match
         return
     found = matcher.classify(message)
     text = message.strip().encode()

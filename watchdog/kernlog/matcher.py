@@ -9,7 +9,7 @@ to plain `re`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ class Matcher:
         self._rules = ruleset.rules
         self._places = [(number, branch) for number, rule in enumerate(self._rules) for branch in rule.branches]
         self._texts: _Texts | None = None
+        self._loud: _Texts | None = None
         self._compiled: dict[int, Any] = {}
 
     def classify(self, message: str) -> Finding | None:
@@ -65,7 +66,9 @@ class Matcher:
 
     def _classify_line(self, line: str) -> Finding | None:
         text = line.strip().encode("utf-8", "surrogatepass")
-        for place in self._known_texts.seen(text):
+        if self._texts is None:
+            self._texts = _Texts({place: branch for place, (_, branch) in enumerate(self._places)})
+        for place in self._texts.seen(text):
             number, branch = self._places[place]
             if branch.plain or self._matches(place, branch, text):
                 return _finding(self._rules[number], line)
@@ -84,8 +87,13 @@ class Matcher:
 
         A line is among them if `classify` would find one in its message, in any form that `lines.parse_line` reads.
         """
+        if self._loud is None:
+            loud = {
+                place: branch for place, (number, branch) in enumerate(self._places) if _is_loud(self._rules[number])
+            }
+            self._loud = _Texts(loud, ENCODED)
         line_end = -1
-        for end in sorted(self._known_texts.loud_ends(block)):
+        for end in sorted(self._loud.ends(block)):
             if end <= line_end:
                 continue
             start = block.rfind(b"\n", 0, end - 1) + 1
@@ -94,41 +102,30 @@ class Matcher:
                 line_end = len(block)
             yield start, line_end
 
-    @property
-    def _known_texts(self) -> _Texts:
-        if self._texts is None:
-            loud = [_is_loud(self._rules[number]) for number, _ in self._places]
-            self._texts = _Texts([branch for _, branch in self._places], loud)
-        return self._texts
-
 
 class _Texts:
-    """The fixed texts of all branches as one Hyperscan database, each with the places of the branches that need it."""
+    """Fixed texts of branches as one Hyperscan database, each with the places of the branches that need it."""
 
-    def __init__(self, branches: list[Branch], loud: list[bool]) -> None:
-        owners: dict[str, list[int]] = {text: [] for text in ENCODED}
-        for place, branch in enumerate(branches):
+    def __init__(self, branches: Mapping[int, Branch], more: tuple[str, ...] = ()) -> None:
+        owners: dict[str, list[int]] = {text: [] for text in more}
+        for place, branch in branches.items():
             for text in branch.texts:
                 owners.setdefault(text, []).append(place)
         texts = sorted(owners)
         self._owners = [owners[text] for text in texts]
-        self._loud = [text in ENCODED or any(loud[place] for place in owners[text]) for text in texts]
-        self._database = _literal_database(texts)
+        self._database = _literal_database(texts) if texts else None
 
-    def loud_ends(self, block: bytes) -> list[int]:
-        """Where in `block` a text of a rule that speaks ends, one entry per occurrence, in no order."""
+    def ends(self, block: bytes) -> list[int]:
+        """Where in `block` a text ends, one entry per occurrence, in no order."""
         ends: list[int] = []
-        loud = self._loud
-        if block:
-            self._database.scan(
-                [block], match_event_handler=lambda number, _start, end, *_: ends.append(end) if loud[number] else None
-            )
+        if block and self._database is not None:
+            self._database.scan([block], match_event_handler=lambda _id, _start, end, *_: ends.append(end))
         return ends
 
     def seen(self, line: bytes) -> list[int]:
         """Places of the branches of which a text stands in `line`, in the order of the rule set."""
         seen: set[int] = set()
-        if line:
+        if line and self._database is not None:
             self._database.scan([line], match_event_handler=lambda number, *_: seen.add(number))
         return sorted({place for text in seen for place in self._owners[text]}) if seen else []
 
