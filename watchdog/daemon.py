@@ -29,8 +29,8 @@ from watchdog.store import PLAN, Store
 
 log = structlog.get_logger("daemon")
 
-TICK_S = 1.0
-"""How often time itself is taken in: reminders, quiet occurrences, wishes of commands. The design's slow tick."""
+TICK_S = 5.0
+"""How often time itself is taken in: reminders, quiet occurrences, wishes of commands."""
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ class Scheduler:
         self._memory = memory
         self._tasks: dict[str, tuple[Check, tuple[asyncio.Task[None], ...]]] = {}
         self._started = asyncio.Event()
+        self._failed: asyncio.Future[None] | None = None
         self._report_health_of: set[str] = set()
         self.last_completed_at: dict[str, float] = {}
         """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
@@ -74,19 +75,21 @@ class Scheduler:
             tasks = [asyncio.create_task(self._loop(check, delay_s), name=check.key)]
             if isinstance(check, Live) and check.live:
                 tasks.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
+            for task in tasks:
+                task.add_done_callback(self._note_failure)
             self._tasks[check.key] = (check, tuple(tasks))
 
     async def run(self) -> None:
         """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
-        while True:
-            tasks = self._all_tasks()
-            if not tasks:
-                await asyncio.sleep(0.2)
-                continue
-            done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                if not task.cancelled():
-                    task.result()
+        self._failed = asyncio.get_running_loop().create_future()
+        for task in self._all_tasks():
+            task.add_done_callback(self._note_failure)
+        await self._failed
+
+    def _note_failure(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
     async def stop(self) -> None:
         """Cancel all runs and wait for them; a cancelled run counts for nothing."""

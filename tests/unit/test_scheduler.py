@@ -154,3 +154,20 @@ async def test_stopping_cancels_a_run_and_counts_nothing_for_it(rig: Rig) -> Non
     assert probe.starts
     assert rig.results == []
     assert probe.running == 0
+
+
+async def test_results_that_cannot_be_taken_end_the_scheduler_with_that_error() -> None:
+    """What breaks the ingest must end the process, so that its supervisor starts it anew."""
+    clock = ManualClock()
+
+    async def refuse(_key: str, _result: CheckResult) -> None:
+        message = "the store is gone"
+        raise OSError(message)
+
+    scheduler = Scheduler(clock, refuse, lambda _key: None)
+    scheduler.replace([Probe("generation/a", 10, at_once)])
+    running = asyncio.create_task(scheduler.run())
+    await clock.advance(1)
+    with pytest.raises(OSError, match="the store is gone"):
+        await running
+    await scheduler.stop()
