@@ -68,7 +68,7 @@ async def following(watch: KernelLogCheck, ledger: Ledger, memory: Json = None) 
             await task
 
 
-async def until(reached: Callable[[], object], limit_s: float = 10.0) -> None:
+async def until(reached: Callable[[], object], limit_s: float = 30.0) -> None:
     async with asyncio.timeout(limit_s):
         while not reached():
             await asyncio.sleep(0.02)

@@ -251,3 +251,24 @@ def test_the_last_words_of_a_dying_machine_that_only_the_stream_brought_are_kept
     journal.boot()
     scan(journal, reading)
     assert reading.endings[0].tail[-1][1] == "line 4"
+
+
+def test_lines_of_a_gap_that_the_ring_still_holds_are_taken_once_when_it_is_imported_again() -> None:
+    journal, reading = started()
+    journal.print(700)
+    journal.rotate(keep=1)
+    journal.import_again()
+    journal.import_again()
+    (page,) = scan(journal, reading)
+    assert len(page.losses) == 1
+    assert sorted(line.message for line in page.lines) == sorted(f"line {number}" for number in range(4, 704))
+
+
+def test_a_beginning_that_comes_late_is_taken_though_later_lines_were_read_already() -> None:
+    journal, reading = started()
+    journal.boot()
+    journal.print(700)
+    journal.rotate(keep=1)
+    journal.import_again()
+    lines = [line for page in scan(journal, reading) for line in page.lines]
+    assert len(lines) == 701

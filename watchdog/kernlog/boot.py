@@ -18,6 +18,9 @@ SEEN_LIMIT = 512
 LIVE_LIMIT = 4096
 """Unproven lines of the live stream before it must stop and let a scan pass over them."""
 GAPS_LIMIT = 16
+DISORDER_US = 10_000
+"""Processors that print at the same time may come in the wrong order by less than this."""
+UNTOUCHED, FILLING = 0, 1
 TAIL_LINES = 5
 TAIL_CHARACTERS = 400
 
@@ -33,15 +36,15 @@ def identity(stamp_us: int, message: str) -> str:
 
 @dataclass(slots=True)
 class BootReading:
-    """How far one boot is read. `first_us`, `high_us`, `floor_us`: kernel stamps in microseconds, -1 for none yet.
+    """How far one boot is read. `high_us` and `floor_us` are kernel stamps in microseconds, -1 for none yet.
 
     `seen` maps the newest proven identities to their stamps; everything proven up to `floor_us` has left that list.
-    `gaps` are stretches of stamps nobody has read. `ended` is the last word on its end: "", "shutdown" or "stopped".
+    `gaps` are stretches of stamps nobody has read: first, last, and whether a second import of the ring is filling it.
+    `ended` is the last word on the boot's end: "", "shutdown" or "stopped".
     """
 
     cursor: str | None = None
     sequence: int | None = None
-    first_us: int = -1
     high_us: int = -1
     floor_us: int = -1
     kernel_lines: int = 0
@@ -56,7 +59,12 @@ class BootReading:
 
     def take(self, stamp_us: int, message: str, *, live: bool, stamped: bool = True) -> bool:
         """Whether this line is new, and remember it. `stamped`: `stamp_us` is the kernel's own."""
-        mark = identity(stamp_us, message)
+        new = self._take(identity(stamp_us, message), stamp_us, live=live, stamped=stamped)
+        if self.gaps and stamped and not live:
+            self._fill_gaps(stamp_us)
+        return new
+
+    def _take(self, mark: str, stamp_us: int, *, live: bool, stamped: bool) -> bool:
         if mark in self.seen:
             return False
         if mark in self.live:
@@ -81,7 +89,8 @@ class BootReading:
     def _prove(self, mark: str, stamp_us: int, *, stamped: bool) -> None:
         self.seen[mark] = stamp_us if stamped else -1
         if stamped:
-            self.first_us = stamp_us if self.first_us < 0 else min(self.first_us, stamp_us)
+            if self.high_us < 0 < stamp_us:
+                self.gaps.append([0, stamp_us - 1, UNTOUCHED])  # who knows what stood before
             self.high_us = max(self.high_us, stamp_us)
         while len(self.seen) > SEEN_LIMIT:
             oldest = next(iter(self.seen))
@@ -89,17 +98,22 @@ class BootReading:
 
     def _covers(self, stamp_us: int) -> bool:
         """Whether a line with this stamp must have been read, though its identity is no longer listed."""
-        if not self.first_us <= stamp_us <= self.floor_us:
-            return False
-        return not any(start <= stamp_us <= end for start, end in self.gaps)
+        return stamp_us <= self.floor_us and not any(start <= stamp_us <= end for start, end, _ in self.gaps)
 
     def note_gap(self, until_us: int) -> None:
         """Remember that nobody read what lies between the last proven line and `until_us`."""
         if self.high_us >= 0 and until_us > self.high_us:
-            self.gaps.append([self.high_us + 1, until_us])
+            self.gaps.append([self.high_us + 1, until_us, UNTOUCHED])
         if len(self.gaps) > GAPS_LIMIT:
-            (start, _), (_, end) = self.gaps[:2]
-            self.gaps[:2] = [[start, end]]
+            (start, *_), (_, *rest) = self.gaps[:2]
+            self.gaps[:2] = [[start, *rest]]
+
+    def _fill_gaps(self, stamp_us: int) -> None:
+        """A second import of the ring, which is in order, reaches `stamp_us`: up to there the gap is read now."""
+        for gap in self.gaps:
+            if gap[0] <= stamp_us <= gap[1]:
+                gap[0], gap[2] = max(gap[0], stamp_us - DISORDER_US), FILLING
+        self.gaps = [gap for gap in self.gaps if gap[2] == UNTOUCHED or stamp_us <= gap[1] + DISORDER_US]
 
     def note_tail(self, at: float, message: str) -> None:
         """Keep the last kernel lines, for the day this boot turns out to have ended badly."""
