@@ -30,7 +30,7 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
 
 
 def packaged_rules() -> tuple[Rule, ...]:
-    """The rules shipped in `watchdog/rules/*.yaml`, by file name, then in file order."""
+    """The rules shipped in `watchdog/rules/*.yaml`, in the order of their numbers: the precise before the general."""
     folder = resources.files("watchdog") / "rules"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     rules: list[Rule] = []

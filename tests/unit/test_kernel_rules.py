@@ -220,3 +220,108 @@ def test_a_benign_look_alike_neither_pages_nor_warns(message: str) -> None:
 def test_no_colour_of_words_alone_makes_a_corrected_timeout_an_alarm() -> None:
     assert label_of("pcieport 0000:00:1c.0:    [12] Timeout") == "ignore"
     assert label_of("pcieport 0000:00:1c.0: AER: Corrected error received: 0000:02:00.0") == "warn"
+
+
+PRECURSORS = (
+    (
+        "pcie.aer.fatal",
+        "pcieport 0000:00:1c.0: AER: Multiple Uncorrectable (Fatal) error message received from 0000:01:00.0",
+    ),
+    ("pcie.aer.fatal", "mlx5_core 0000:01:00.0: CXL Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer"),
+    (
+        "pcie.aer.fatal",
+        "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Unaccessible, id=0008()",
+    ),
+    ("pcie.aer.nonfatal", "igb 0000:09:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), id=0900(Requester ID)"),
+    ("pcie.aer.uncorrectable", "nvme 0000:2a:00.0: aer_status: 0x00100000, aer_mask: 0x00000000"),
+    ("pcie.aer.uncorrectable", "mlx5_core 0000:01:00.0: AER: aer_uncor_severity: 0x004ef030"),
+    ("pcie.cmplt_to", "mlx5_core 0000:01:00.0:    [14] CmpltTO"),
+    ("pcie.cmplt_to", "pcieport 0000:00:02.0:    [14] Completion Timeout     (First)"),
+    ("pcie.dpc", "pcieport 0000:16:02.0: DPC: containment event, status:0x1f01 source:0x0000"),
+    ("pcie.dpc", "pcieport 0000:16:02.0: DPC: unmasked uncorrectable error detected"),
+    ("pcie.dpc", "pcieport 0000:16:02.0: DPC: RP PIO error detected"),
+    ("pcie.dpc", "pcieport 0000:16:02.0: DPC: ERR_NONFATAL detected"),
+    ("pcie.dpc", "pcieport 0000:16:02.0: DPC: containment event, status:0x1f07: RP PIO error detected"),
+    ("smmu.timeout", "arm-smmu-v3 arm-smmu-v3.2.auto: CMDQ error (cons 0x0300a5e5): ATC invalidate timeout"),
+    ("smmu.timeout", "arm-smmu-v3 2b400000.iommu: CMDQ error (cons 0x02000000): Abort on command fetch"),
+    (
+        "smmu.timeout",
+        "arm-smmu-v3 15000000.smmu: CMD_SYNC timeout at 0x00000001 [hwprod 0x00000002, hwcons 0x00000001]",
+    ),
+    ("smmu.error", "arm-smmu-v3 arm-smmu-v3.3.auto: PRIQ overflow detected -- requests lost"),
+    ("smmu.error", "arm-smmu-v3 arm-smmu-v3.3.auto: EVTQ write aborted -- events may have been lost"),
+    (
+        "smmu.fault",
+        "arm-smmu-v3 arm-smmu-v3.5.auto: event: C_BAD_STREAMID client: (unassigned sid) sid: 0x20600 ssid: 0x0",
+    ),
+    ("smmu.fault", "arm-smmu 5000000.iommu: Blocked unknown Stream ID 0x140; boot with arm-smmu.disable_bypass=0"),
+    ("iommu.timeout", "iommu ivhd0: AMD-Vi: Completion-Wait loop timed out"),
+    ("iommu.timeout", "DMAR: VT-d detected Invalidation Queue Error: Reason f"),
+    (
+        "mlx5.cmd_timeout",
+        "mlx5_core 0000:01:00.0: wait_func:1062: 2ERR_QP(0x507) timeout. Will cause a leak of a command resource",
+    ),
+    (
+        "mlx5.cmd_timeout",
+        "mlx5_core 0000:01:00.0: cmd_work_handler:1042: cmd[0]: QUERY_PAGES(0x107) canceled on out of queue timeout.",
+    ),
+    (
+        "mlx5.health",
+        "mlx5_core 0000:01:00.0: poll_health:739:(pid 0): device's health compromised - reached miss count",
+    ),
+    ("mlx5.health", "mlx5_core 0000:01:00.0: print_health_info:506:(pid 0): synd 0x1: firmware internal error"),
+    (
+        "mlx5.health",
+        "mlx5_core 0000:01:00.0: mlx5_function_setup:1160:(pid 8): Firmware over 120000 MS in pre-initializing state",
+    ),
+    ("mlx5.health", "mlx5_core 0000:04:00.0: mlx5_enter_error_state:125:(pid 411): start"),
+    (
+        "mlx5.pci_err",
+        "mlx5_core 0000:01:00.1: mlx5_pci_err_detected Device state = 1 pci_status: 1. Exit, result = 3, need reset",
+    ),
+    (
+        "mlx5.tx_timeout",
+        "mlx5_core 0000:01:00.0 enp1s0f0np0: NETDEV WATCHDOG: CPU: 12: transmit queue 5 timed out 5432 ms",
+    ),
+    ("mlx5.tx_timeout", "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out 5184 ms"),
+    ("lockup", "watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [irq/105-aerdrv:1246]"),
+    ("lockup", "NMI watchdog: Watchdog detected hard LOCKUP on cpu 0dModules linked in: mlx5_ib"),
+    ("lockup", "rcu: INFO: rcu_tasks detected stalls on tasks:"),
+    ("lockup", "INFO: rcu_sched self-detected stall on CPU { 3}  (t=60000 jiffies g=1 c=0 q=2)"),
+    ("gpu.fell_off", "NVRM: GPU at PCI:0000:03:00.0 has fallen off the bus."),
+    ("gpu.fell_off", "NVRM: GPU at 000f:01:00.0: GPU has fallen off the bus."),
+    ("hw.fatal", "{1}[Hardware Error]: event severity: fatal"),
+    ("hw.fatal", "{3}event severity: fatal"),
+    ("serror", "SError Interrupt on CPU19, code 0xbe000411 -- SError"),
+    ("serror", "Bad mode in Error handler detected on CPU1, code 0xbf000002 -- SError"),
+)
+
+
+@pytest.mark.parametrize(("kind", "message"), PRECURSORS)
+def test_a_precursor_pages_in_every_wording_the_kernels_use(kind: str, message: str) -> None:
+    assert label_of(message) == "page"
+    finding = MATCHER.classify(message)
+    assert finding is not None
+    assert finding.kind == kind
+
+
+MILD = (
+    "mlx5_core 0000:01:00.0: mlx5_pci_slot_reset Device state = 2 pci_status: 1. Exit, err = 0, result = 5, recovered",
+    "mlx5_core 0000:08:00.0: wait_func_handle_exec_timeout:1083: cmd[4]: QUERY_HCA(0x100) recovered after timeout",
+    "pcieport 0000:00:1c.5: AER: Correctable error message received from 0000:00:1c.5",
+    "igb 0000:09:00.0: AER: aer_status: 0x00001000, aer_mask: 0x00002000",
+    "NVRM: Xid (PCI:0009:01:00): 145, RLW_REMAP  Nonfatal XC0 i0 Link 00 (0x4 0x0 0x0 0x0 0x0 0x0)",
+    "NVRM: Xid (PCI:000f:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+    "NVRM: Xid (PCI:000f:01:00): 109, pid=2702, name=python3, errorString CTX SWITCH TIMEOUT, Info 0x1c00d",
+    "traps: python3[4242] general protection fault ip:7f11c5c8f0a1 sp:7ffd2d0b9e40 error:0 in libc.so.6[7f11c5+195000]",
+    "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
+    "{1}[Hardware Error]: event severity: corrected",
+    "BERT: Error records from previous boot:",
+    "DMAR: [DMA Read NO_PASID] Request device [01:00.0] fault addr 0xff0f0000 [fault reason 0x06] PTE Read access",
+    "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+)
+
+
+@pytest.mark.parametrize("message", MILD)
+def test_a_mild_relative_of_a_precursor_warns_and_does_not_page(message: str) -> None:
+    assert label_of(message) == "warn", MATCHER.classify(message)
