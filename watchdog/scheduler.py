@@ -19,6 +19,9 @@ SPREAD_PER_CHECK_S = 0.05
 LIVE_RESTART_S = 30.0
 """A live part that ended by a bug of ours is started again after this long."""
 
+OVERDUE_GRACE_S = 60.0
+"""What a run's results may take on their way into the store before a check counts as stuck."""
+
 Take = Callable[[str, CheckResult], Awaitable[None]]
 Memory = Callable[[str], Json | None]
 
@@ -55,10 +58,27 @@ class Scheduler:
         self._report_health_of: set[str] = set()
         self.last_completed_at: dict[str, float] = {}
         """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
+        self._since: dict[str, float] = {}
 
     async def wait_first_start(self) -> None:
         """Return once the first check has been started."""
         await self._started.wait()
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Keys of the checks that have not completed a run since they were started."""
+        return tuple(key for key in self._tasks if self.last_completed_at.get(key, -1.0) < self._since[key])
+
+    def overdue(self, now: float) -> tuple[str, ...]:
+        """Keys of the checks that should long have completed a run; `now` is monotonic seconds.
+
+        A hanging target cannot cause it, as every run has a limit: our own loop, store or machine is stuck.
+        """
+        late = []
+        for key, (check, _) in self._tasks.items():
+            last = max(self.last_completed_at.get(key, 0.0), self._since[key])
+            if now - last > check.interval_s + _limit_s(check) + OVERDUE_GRACE_S:
+                late.append(key)
+        return tuple(late)
 
     def replace(self, checks: Iterable[Check]) -> None:
         """Run exactly `checks` from now on. A check that is already running as the same object goes on undisturbed."""
@@ -72,12 +92,13 @@ class Scheduler:
         new = [check for key, check in wanted.items() if key not in self._tasks]
         for position, check in enumerate(new):
             delay_s = position * min(SPREAD_PER_CHECK_S, check.interval_s / max(len(new), 1))
-            tasks = [asyncio.create_task(self._loop(check, delay_s), name=check.key)]
+            self._since[check.key] = self._clock.monotonic()
+            running = [asyncio.create_task(self._loop(check, delay_s), name=check.key)]
             if isinstance(check, Live) and check.live:
-                tasks.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
-            for task in tasks:
-                task.add_done_callback(self._note_failure)
-            self._tasks[check.key] = (check, tuple(tasks))
+                running.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
+            for started in running:
+                started.add_done_callback(self._note_failure)
+            self._tasks[check.key] = (check, tuple(running))
 
     async def run(self) -> None:
         """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
@@ -128,9 +149,8 @@ class Scheduler:
     async def run_once(self, check: Check) -> CheckResult:
         """Run `check` now and hand its result on; returns that result, also when the check itself had a bug."""
         now = self._clock.wall()
-        limit_s = max(2 * check.interval_s, 180.0)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(_limit_s(check)):
                 result = await check.run(self._memory(check.key), now)
         except Exception as error:  # our bug: caught once, logged, and an incident of its own
             log.exception("check_bug", check=check.key)
@@ -141,6 +161,11 @@ class Scheduler:
                 result = CheckResult((*result.observations, _no_bug(check.key, self._clock.wall())), result.memory)
         await self._take(check.key, result)
         return result
+
+
+def _limit_s(check: Check) -> float:
+    """How long one run may take before it counts as a bug of ours: checks have deadlines of their own."""
+    return max(2 * check.interval_s, 180.0)
 
 
 def _bug(key: str, error: Exception, now: float) -> Observation:
