@@ -25,6 +25,7 @@ from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.scheduler import Scheduler
+from watchdog.service_manager import FailedStarts, ServiceManager
 from watchdog.store import PLAN, Store
 
 log = structlog.get_logger("daemon")
@@ -52,6 +53,7 @@ class Daemon:
         self._load = load
         self._state_dir = state_dir
         self._clock = clock or SystemClock()
+        self._service = ServiceManager(self._clock)
         self._stop = asyncio.Event()
         self._hang_up = asyncio.Event()
         self._receivers_changed = asyncio.Event()
@@ -90,9 +92,11 @@ class Daemon:
                 group.create_task(self._deliver(parts), name="outbox"),
                 group.create_task(self._tick(ingest), name="tick"),
                 group.create_task(self._reloading(parts), name="reload"),
+                group.create_task(self._attend(parts), name="service manager"),
             ]
             await self._stop.wait()
             log.info("stopping")
+            self._service.stopping()
             await scheduler.stop()
             for loop in loops:
                 loop.cancel()
@@ -163,22 +167,40 @@ class Daemon:
             await self._clock.sleep(TICK_S)
             await ingest.tick()
 
+    async def _attend(self, parts: _Parts) -> None:
+        """Tell the service manager that we are ready, once every check has had its first run, and that we go on."""
+
+        def on_ready() -> str:
+            FailedStarts(self._state_dir).clear()
+            return _watching(parts.config)
+
+        await self._service.attend(parts.scheduler, on_ready)
+
     async def _reloading(self, parts: _Parts) -> None:
         while True:
             await self._hang_up.wait()
             self._hang_up.clear()
+            self._service.reloading()
             try:
                 config = await asyncio.to_thread(self._load)
             except ConfigError as error:
                 for problem in error.problems:
                     log.error("configuration_problem", problem=str(problem))
                 log.error("reload_refused", advice="The old configuration goes on. Correct the file and reload again.")
+                self._service.reloaded(f"Reload refused, the old configuration goes on: {error.problems[0]}")
                 continue
             await parts.ingest.replan(AlertPlan.from_config(config), Redactor(config.secrets))
             parts.config = config
             self._receivers_changed.set()
             await self._start_checks(config, parts)
+            self._service.reloaded(_watching(config))
             log.info("reloaded", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
+
+
+def _watching(config: Config) -> str:
+    """One line for `systemctl status`."""
+    servers, hosts = len(config.servers), len(config.hosts)
+    return f"Watching {servers} server{'s' * (servers != 1)} and {hosts} host{'s' * (hosts != 1)}."
 
 
 def handle_signals(daemon: Daemon) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 import structlog
@@ -12,19 +17,29 @@ import structlog
 from watchdog.config import Secret
 
 HIDDEN = "…"
+FILE_LIMIT_BYTES = 5 * 1024 * 1024
+FILES_KEPT = 3
 SHORTEST_SECRET = 4
 """Shorter secrets are not searched for: they would blank out half of every line."""
 
 
 def configure(
-    *, secrets: Iterable[Secret] = (), level: str = "INFO", stream: IO[str] | None = None, json: bool | None = None
+    *,
+    secrets: Iterable[Secret] = (),
+    level: str = "INFO",
+    stream: IO[str] | None = None,
+    json: bool | None = None,
+    file: Path | None = None,
 ) -> None:
     """Send all logs, ours and the libraries', to `stream` (default: stderr); `json=None` asks the terminal.
+
+    With `file` they go there instead, as JSON lines, and it is kept below `FILE_LIMIT_BYTES`, as are its
+    `FILES_KEPT` predecessors. Raises OSError when it cannot be opened.
 
     Library loggers stay at WARNING: apprise logs receiver URLs below it, asyncssh user names and commands.
     """
     stream = stream or sys.stderr
-    as_json = not stream.isatty() if json is None else json
+    as_json = (file is not None or not stream.isatty()) if json is None else json
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -39,7 +54,7 @@ def configure(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(stream)
+    handler: logging.Handler = _File(file) if file else logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -47,10 +62,44 @@ def configure(
         )
     )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    before, root.handlers[:] = root.handlers[:], [handler]
+    for old in before:
+        if isinstance(old, _File):
+            old.close()
     root.setLevel(level)
     for name in ("apprise", "asyncssh", "aiohttp", "asyncio", "urllib3"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def write_crashes_down() -> Callable[..., None]:
+    """Send what would end the process with a traceback on standard error to the log; returns a way to complain there.
+
+    For service managers that let standard error grow for ever.
+    """
+    log = structlog.get_logger("daemon")
+
+    def write(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        log.critical("crashed", exc_info=(kind, error, traceback))
+
+    def complain(*lines: str) -> None:
+        for line in lines:
+            log.error("not_started", problem=line)
+
+    sys.excepthook = write
+    return complain
+
+
+class _File(RotatingFileHandler):
+    """A log file of bounded size, closed to others. launchd lets a log grow for ever and never reopens it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open `path`, and make its folder if need be."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(path, maxBytes=FILE_LIMIT_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")
 
 
 class Redactor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from watchdog.cli import EXIT_OK, EXIT_USAGE
+from watchdog.cli import EXIT_OK, EXIT_TRY_AGAIN, EXIT_USAGE
 from watchdog.cli.places import config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
@@ -19,13 +20,20 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 @config_option
 @state_dir_option
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True)
-def command(config_file: str | None, state_dir: str | None, log_level: str) -> int:
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Log there instead of standard error, in at most 4 files of 5 MiB: for launchd, which rotates nothing.",
+)
+def command(config_file: str | None, state_dir: str | None, log_level: str, log_file: Path | None) -> int:
     """Run the daemon: probe, scan, count to three, alert.
 
     Logs go to standard error, as JSON lines unless that is a terminal. SIGTERM stops it within 5 seconds, SIGHUP
     reloads the configuration; a bad file is refused and the old configuration goes on.
 
-    Exit code 64: the configuration or the state directory cannot be used, nothing was started.
+    Exit code 64: the configuration cannot be used, or another daemon uses this state; nothing was started.
+    75: the state directory cannot be used now; trying again can help.
     """
     import asyncio
     import sys
@@ -33,7 +41,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str) -> i
     # structlog loads rich whenever it is installed, for tracebacks we do not print: 5 MiB the daemon can do without.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from watchdog import logs
-    from watchdog.errors import ConfigError, StoreError
+    from watchdog.errors import ConfigError, StateLockedError, StoreError
     from watchdog.loading import load as load_file
     from watchdog.loading import locate
 
@@ -43,11 +51,18 @@ def command(config_file: str | None, state_dir: str | None, log_level: str) -> i
 
     def load() -> Config:
         loaded = load_file(locate(config_file), meanwhile=import_daemon)
-        logs.configure(secrets=loaded.config.secrets, level=log_level)
+        logs.configure(secrets=loaded.config.secrets, level=log_level, file=log_file)
         logs.warn_of(loaded.warnings)
         return loaded.config
 
+    def complain(*lines: str) -> None:
+        for line in lines:
+            click.echo(line, err=True)
+
     try:
+        if log_file is not None:
+            logs.configure(level=log_level, file=log_file)
+            complain = logs.write_crashes_down()
         first = load()
         from watchdog.daemon import Daemon, handle_signals
 
@@ -61,10 +76,9 @@ def command(config_file: str | None, state_dir: str | None, log_level: str) -> i
 
         asyncio.run(main())
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        click.echo("Nothing was started. `inference-watchdog validate` shows the same and the plan.", err=True)
+        complain(str(error), "Nothing was started. `inference-watchdog validate` shows the same and the plan.")
         return EXIT_USAGE
     except StoreError as error:
-        click.echo(f"Nothing was started: {error}", err=True)
-        return EXIT_USAGE
+        complain(f"Nothing was started: {error}")
+        return EXIT_USAGE if isinstance(error, StateLockedError) else EXIT_TRY_AGAIN
     return EXIT_OK

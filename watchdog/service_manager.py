@@ -1,0 +1,154 @@
+"""What systemd is told: ready, reloading, stopping, and that the checks still go on (sd_notify(3)).
+
+One datagram per message on `$NOTIFY_SOCKET`; where that is not set (launchd, a terminal) nothing is said. The
+keep-alive is fed only while the checks make progress: a daemon whose loop turns but whose checks are stuck is
+restarted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from watchdog.clock import Clock
+
+log = structlog.get_logger("service_manager")
+
+FIRST_PASS_PATIENCE_S = 30.0
+"""The daemon is called ready at the latest after this: a hung server may not hold up the boot of its watchdog."""
+LOOK_S = 0.1
+FEEDS_PER_LIMIT = 3.0
+"""systemd advises to feed its watchdog at least twice within its time (sd_watchdog_enabled(3))."""
+
+
+class Progress(Protocol):
+    """What the scheduler knows of the checks' progress."""
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Keys of the checks that have not completed a run yet."""
+        ...
+
+    def overdue(self, now: float) -> tuple[str, ...]:
+        """Keys of the checks whose run should long have ended; `now` is monotonic seconds."""
+        ...
+
+
+class ServiceManager:
+    """Speaks to the systemd that started us, or to nobody."""
+
+    def __init__(self, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
+        """Read where to speak to, and how often to be heard, from `environ`."""
+        self._clock = clock
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        self._is_ready = False
+        self.keep_alive_s = _keep_alive_s(environ)
+        """Seconds between two feedings; None: systemd does not watch us."""
+
+    def ready(self, status: str) -> None:
+        """The start, or a reload, is complete; `status` is shown by `systemctl status`."""
+        self._is_ready = True
+        self._say("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """A reload begins; `reloaded` must follow. The time is needed by systemd 253 and newer (Type=notify-reload)."""
+        if self._is_ready:
+            self._say("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * 1e6)}")
+
+    def reloaded(self, status: str) -> None:
+        """The reload has ended, well or not. Before the first `ready` it is too early to say so."""
+        if self._is_ready:
+            self.ready(status)
+
+    def stopping(self) -> None:
+        """The daemon is about to end."""
+        self._say("STOPPING=1", "STATUS=Stopping.")
+
+    async def attend(self, progress: Progress, on_ready: Callable[[], str]) -> None:
+        """Say ready after the first pass, then feed the watchdog as long as there is progress.
+
+        `on_ready` is called when the first pass is over and returns the status line. Returns only if systemd does not
+        watch us.
+        """
+        await self._first_pass(progress)
+        self.ready(on_ready())
+        while self.keep_alive_s is not None:
+            late = progress.overdue(self._clock.monotonic())
+            if late:
+                log.error("no_progress", checks=late, advice="The service manager will restart this daemon.")
+            else:
+                self._say("WATCHDOG=1")
+            await self._clock.sleep(self.keep_alive_s)
+
+    async def _first_pass(self, progress: Progress) -> None:
+        until = self._clock.monotonic() + FIRST_PASS_PATIENCE_S
+        while waiting := progress.unfinished():
+            if self._clock.monotonic() >= until:
+                log.warning("first_pass_slow", still_running=waiting)
+                return
+            await self._clock.sleep(LOOK_S)
+
+    def _say(self, *fields: str) -> None:
+        """Send one message. A service manager that does not listen never stops the watching."""
+        if not self._address:
+            return
+        # A leading @ stands for the NUL of Linux's abstract sockets.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto("\n".join(fields).encode(), address)
+        except OSError as error:
+            log.warning("service_manager_unheard", said=fields[0], error=str(error))
+
+
+def _keep_alive_s(environ: Mapping[str, str]) -> float | None:
+    """Seconds between feedings, from `$WATCHDOG_USEC`; None if that is not meant for this process."""
+    meant_for = environ.get("WATCHDOG_PID", "")
+    limit = environ.get("WATCHDOG_USEC", "")
+    if not limit.isascii() or not limit.isdigit() or int(limit) == 0 or meant_for not in ("", str(os.getpid())):
+        return None
+    return int(limit) / 1e6 / FEEDS_PER_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStarts:
+    """Counts starts that never became ready, in one small file: `Restart=always` would hide them for ever.
+
+    (systemd runs OnFailure= only when it gives up restarting, see Restart= in systemd.service(5).)
+    """
+
+    state_dir: Path
+    told_from: int = 3
+    told_again_s: float = 3600.0
+
+    @property
+    def _file(self) -> Path:
+        return self.state_dir / "failed-starts.json"
+
+    def note(self, now: float) -> int | None:
+        """Count one more; returns the count if somebody should be told of it now, else None."""
+        count, told_at = self._read()
+        count += 1
+        is_due = count >= self.told_from and not 0 <= now - told_at < self.told_again_s
+        self._file.write_text(json.dumps({"count": count, "told_at": now if is_due else told_at}))
+        return count if is_due else None
+
+    def clear(self) -> None:
+        """A start has become ready."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[int, float]:
+        try:
+            kept = json.loads(self._file.read_text())
+            return int(kept["count"]), float(kept["told_at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, 0.0
