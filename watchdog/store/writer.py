@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -79,7 +80,8 @@ class Writer:
         future: asyncio.Future[T] = loop.create_future()
 
         def answer(job: _Job) -> None:
-            loop.call_soon_threadsafe(_answer, future, job)
+            with suppress(RuntimeError):  # the asker's loop is closed: nobody waits any more, the thread must live on
+                loop.call_soon_threadsafe(_answer, future, job)
 
         self._put(_Job(work, durable, answer), hurry=hurry)
         return await future
