@@ -9,21 +9,36 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import MISSING
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any, get_args, get_origin
+from zoneinfo import ZoneInfo
 
-from watchdog.config import Config, Secret
+from watchdog.config import Config, HttpMethod, Secret
 from watchdog.loading.document import Entries, Items, Node, Scalar, read_document
 from watchdog.loading.limits import LIMITS
 from watchdog.loading.records import bare, hints_of, keys_of, may_be_nothing
 from watchdog.loading.scalars import written_duration
-from watchdog.model import Severity
+from watchdog.model import Severity, Weekday
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "config" / "full.yaml"
 TARGET = ROOT / "docs" / "reference.md"
 COMMENT = re.compile(r"(?:^|\s)# (.*)$")
-KINDS = {str: "text", Secret: "secret", int: "whole number", float: "duration", bool: "true or false", Any: "JSON"}
+KINDS = {
+    str: "text",
+    Secret: "secret",
+    int: "whole number",
+    float: "duration",
+    bool: "true or false",
+    Any: "JSON",
+    Severity: "severity",
+    Weekday: "day",
+    HttpMethod: "`GET` or `POST`",
+    time: "time of day",
+    datetime: "moment",
+    ZoneInfo: "time zone",
+}
 HEAD = """\
 # Configuration reference
 
@@ -43,6 +58,8 @@ the start.
 - **text**: one line. Only `${env:NAME}` works inside it, as it may be shown in logs and alerts.
 - **true or false**: exactly these words. `on`, `yes` and the like are refused.
 - **severity**: `info`, `warn` or `page`.
+- **day**: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`. **time of day**: `02:30`. **time zone**: a name of the IANA
+  database, `Europe/Berlin`. **moment**: a date and time with its offset from UTC, `2026-11-03T22:00+01:00`.
 - Paths may be relative to the folder of the configuration, or start with `~/`.
 - Anchors, aliases and merge keys (`<<: *fast`) work; YAML tags do not.
 
@@ -124,8 +141,6 @@ def _kind_words(hint: Any) -> str:
         return "list of sections" if section else f"list of {KINDS[get_args(hint)[0]]}s"
     if get_origin(hint) is not None:
         return f"section: name to {_kind_words(get_args(hint)[1])}"
-    if hint is Severity:
-        return "severity"
     return "section" if section else KINDS[hint]
 
 

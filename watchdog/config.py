@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, time
+from enum import StrEnum
+from zoneinfo import ZoneInfo
 
-from watchdog.model import Json, Severity
+from watchdog.model import Json, Severity, Weekday
 
 
 class Secret:
@@ -135,6 +138,37 @@ class AlertingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSettings:
+    """When nothing new is said about what matches: every week (`days` to `time_zone`), or once (`begins`, `ends`)."""
+
+    name: str
+    match: Mapping[str, str]
+    days: tuple[Weekday, ...] = ()
+    start: time | None = None
+    duration_s: float = 3600.0
+    time_zone: ZoneInfo | None = None
+    begins: datetime | None = None
+    ends: datetime | None = None
+
+
+class HttpMethod(StrEnum):
+    """How the heartbeat is sent."""
+
+    GET = "GET"
+    POST = "POST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatSettings:
+    """Proof of life for an outside service that alerts when it stops (design §2, invariant 11)."""
+
+    url: Secret
+    interval_s: float = 300.0
+    method: HttpMethod = HttpMethod.GET
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the daemon needs to know. Holds no runtime state.
 
@@ -147,6 +181,8 @@ class Config:
     receivers: tuple[ReceiverSettings, ...] = ()
     rules: RulesSettings = RulesSettings()
     alerting: AlertingSettings = AlertingSettings()
+    maintenance: tuple[MaintenanceSettings, ...] = ()
+    heartbeat: HeartbeatSettings | None = None
     state_dir: str | None = None
     file: str = ""
     secret_parts: tuple[Secret, ...] = ()
@@ -161,4 +197,5 @@ class Config:
             found += [host.identity, host.passphrase]
         for receiver in self.receivers:
             found += [receiver.url, *receiver.alertmanager]
+        found.append(self.heartbeat.url if self.heartbeat else None)
         return (*(secret for secret in found if secret is not None), *self.secret_parts)

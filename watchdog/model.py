@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -309,21 +309,40 @@ class Silence:
     author: str = ""
 
 
+class Weekday(StrEnum):
+    """A day of the week, as a configuration names it."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+    @property
+    def number(self) -> int:
+        """0 for Monday to 6 for Sunday."""
+        return list(Weekday).index(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
-    """A window that comes back every week, in a stated time zone. `days` are 0 (Monday) to 6.
+    """A window that comes back every week in a stated time zone, or one that comes `once`.
 
-    A start that the clock skips in spring begins when the clock has jumped; one that comes twice in autumn begins the
-    first time. The window always lasts `duration_s` of real time.
+    `days` are 0 (Monday) to 6. A start that the clock skips in spring begins when the clock has jumped; one that comes
+    twice in autumn begins the first time. The window always lasts `duration_s` of real time. `once` is begin and end in
+    Unix seconds; the weekly fields mean nothing then.
     """
 
     name: str
     matcher: Mapping[str, str]
-    days: tuple[int, ...]
-    start_hour: int
-    start_minute: int
-    duration_s: float
-    zone: tzinfo
+    days: tuple[int, ...] = ()
+    start_hour: int = 0
+    start_minute: int = 0
+    duration_s: float = 0.0
+    zone: tzinfo = UTC
+    once: tuple[float, float] | None = None
 
 
 class DeliveryState(StrEnum):

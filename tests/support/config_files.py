@@ -16,6 +16,7 @@ ENVIRON = {
     "MAIL_PASSWORD": "p4ssw0rd-of-the-mail",
     "DEEPSEEK_API_KEY": "k3y-of-the-server",
     "DEEPSEEK_PROJECT": "project",
+    "HEARTBEAT_URL": "https://hc.example.org/s3cr3t-ping",
     "EMPTY_VARIABLE": "",
 }
 """The environment that the fixtures are read with."""

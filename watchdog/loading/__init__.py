@@ -1,7 +1,8 @@
 """Configuration file → `Config`, or every problem of the file at once (design §7; §2, invariant 8).
 
 The way: bytes → nodes with places (`document`) → records, directed by the dataclasses in `config` (`building`) → rules
-over what could be read (`names`, `servers`, `hosts`, `receivers`, `kernel_rules`, `schedules`, `reach`) → `Config`.
+over what could be read (`names`, `servers`, `hosts`, `receivers`, `kernel_rules`, `schedules`, `maintenance`,
+`heartbeat`, `reach`) → `Config`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.building import Builder
 from watchdog.loading.document import MAX_BYTES, DocumentError, Mark, Node, read_document
 from watchdog.loading.files import absolute
+from watchdog.loading.heartbeat import check_heartbeat
 from watchdog.loading.hosts import check_hosts
 from watchdog.loading.judge import Judge, judge_apart
 from watchdog.loading.kernel_rules import check_kernel_rules
+from watchdog.loading.maintenance import check_maintenance
 from watchdog.loading.names import check_mentions, check_names
 from watchdog.loading.plan import Listener, PlannedCheck, plan
 from watchdog.loading.problems import Place, Problems
@@ -141,6 +144,8 @@ def _record(
     check_receivers(record, problems)
     check_kernel_rules(record, problems, references)
     check_alerting(record, problems)
+    check_maintenance(record, problems)
+    check_heartbeat(record, problems)
     check_reach(record, problems)
     if meanwhile is not None:
         meanwhile()

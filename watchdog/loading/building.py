@@ -6,20 +6,32 @@ and everything wrong with it is reported at once. `Record.build` makes the setti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, is_dataclass
+from datetime import datetime, time
+from enum import StrEnum
 from typing import Any, get_args, get_origin
+from zoneinfo import ZoneInfo
 
-from watchdog.config import Secret
+from watchdog.config import HttpMethod, Secret
 from watchdog.loading import scalars
 from watchdog.loading.document import Entries, Items, Mark, Node, Scalar
 from watchdog.loading.limits import LINES_ALLOWED, ONE_OR_MORE, limit_of
 from watchdog.loading.problems import Place, Problems, shown
 from watchdog.loading.records import FAULT, Fault, Record, bare, hints_of, key_elsewhere, keys_of, may_be_nothing
 from watchdog.loading.references import CONTROL_BUT_LINES, LINE_BREAK_OR_CONTROL, References
-from watchdog.model import Severity
+from watchdog.model import Severity, Weekday
 
 MAX_TEXT = 4096
 MAX_SECRET = 64 * 1024
+READ_FROM_TEXT: Mapping[type, Callable[[str], Any]] = {
+    float: scalars.duration,
+    time: scalars.clock_time,
+    datetime: scalars.moment,
+    ZoneInfo: scalars.time_zone,
+}
+CALLED = {Severity: "severity", Weekday: "day of the week", HttpMethod: "method"}
+"""What a person calls the words of a closed list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +185,21 @@ class Builder:
                 return scalars.truth(node)
             if hint is int:
                 return scalars.integer(node)
-            if hint is float:
-                return scalars.duration(node.text)
+            if hint in READ_FROM_TEXT:
+                return READ_FROM_TEXT[hint](node.text)
         except scalars.ScalarError as fault:
             return self._fault(place, fault.problem, fault.hint)
-        if hint is Severity:
-            return self._severity(node.text, place)
+        if hint in CALLED:
+            return self._word(hint, node.text, place)
         return self._text(node.text, place)
 
-    def _severity(self, text: str, place: Place) -> Severity | Fault:
-        if text in list(Severity):
-            return Severity(text)
-        hint = self.problems.suggest(text, list(Severity))
-        return self._fault(place, f"{shown(text)} is no severity; it is info, warn or page", hint)
+    def _word(self, kind: type[StrEnum], text: str, place: Place) -> StrEnum | Fault:
+        words = list(kind)
+        if text in words:
+            return kind(text)
+        hint = self.problems.suggest(text, words)
+        listed = f"{', '.join(words[:-1])} or {words[-1]}"
+        return self._fault(place, f"{shown(text)} is no {CALLED[kind]}; it is {listed}", hint)
 
     def _text(self, text: str, place: Place) -> str | Fault:
         if LINE_BREAK_OR_CONTROL.search(text):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from watchdog.config import (
     AlertingSettings,
+    HeartbeatSettings,
     HostSettings,
     KernelLogSettings,
+    MaintenanceSettings,
     ProbeSettings,
     ReceiverSettings,
     ServerSettings,
@@ -33,6 +35,9 @@ LIMITS: dict[tuple[type, str], tuple[float, float]] = {
     (AlertingSettings, "flap_window"): (2, 100),
     (AlertingSettings, "flap_failures"): (2, 100),
     (AlertingSettings, "expire_delivery_s"): (60.0, 365 * DAY_S),
+    (MaintenanceSettings, "duration_s"): (1.0, 7 * DAY_S),
+    (HeartbeatSettings, "interval_s"): (1.0, DAY_S),
+    (HeartbeatSettings, "timeout_s"): (0.1, 60.0),
 }
 """Every number field is in here; a test holds that."""
 
@@ -40,6 +45,7 @@ ONE_OR_MORE = {
     (ServerSettings, "receivers"): "leave the key out to tell every receiver",
     (HostSettings, "receivers"): "leave the key out to tell every receiver",
     (ReceiverSettings, "alertmanager"): "give one address or more",
+    (MaintenanceSettings, "days"): "name one day or more, like [sat, sun]",
 }
 """Lists whose emptiness would not mean what it says → what to do."""
 

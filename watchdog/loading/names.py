@@ -14,8 +14,8 @@ NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
 
 
 def check_names(root: Record, problems: Problems) -> None:
-    """Every server, host and receiver has a sane name of its own."""
-    for section in ("servers", "hosts", "receivers"):
+    """Every server, host, receiver and maintenance window has a sane name of its own."""
+    for section in ("servers", "hosts", "receivers", "maintenance"):
         first: dict[str, Record] = {}
         for record in root.sections(section):
             name = record.get("name")

@@ -73,7 +73,12 @@ def check_file_mode(root: Record, mode: int | None, problems: Problems) -> None:
     """A configuration that holds secrets itself is not open to everybody. `mode` None = there is no file."""
     if mode is None or not mode & stat.S_IRWXO:
         return
-    records = [*root.sections("servers"), *root.sections("hosts"), *root.sections("receivers")]
+    records = [
+        *root.sections("servers"),
+        *root.sections("hosts"),
+        *root.sections("receivers"),
+        root.section("heartbeat"),
+    ]
     for record in records:
         for name, text in record.literals.items():
             if _is_secret(name, text):

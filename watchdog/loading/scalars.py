@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import zoneinfo
+from datetime import datetime, time
+from zoneinfo import ZoneInfo
 
 from watchdog.loading.document import Entries, Items, Node, Scalar
 from watchdog.loading.problems import shown
@@ -74,6 +77,39 @@ def truth(node: Scalar) -> bool:
         return value
     likely = MAYBE_TRUTH.get(node.text.lower()) or (node.text.lower() if value is not None else None)
     raise ScalarError(f"expected true or false, found {shown(node.text)}", f"did you mean {likely}?" if likely else "")
+
+
+CLOCK_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
+
+
+def clock_time(text: str) -> time:
+    """A time of day like `02:30`; raises ScalarError."""
+    found = CLOCK_TIME.fullmatch(text)
+    if found is None:
+        raise ScalarError(f"{shown(text)} is no time of day", "write it like 02:30, from 00:00 to 23:59")
+    return time(int(found[1]), int(found[2]))
+
+
+def moment(text: str) -> datetime:
+    """An absolute time like `2026-11-03T22:00+01:00`; raises ScalarError, also when the offset from UTC is missing."""
+    example = "write it like 2026-11-03T22:00+01:00, or with Z for UTC"
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ScalarError(f"{shown(text)} is no date and time", example) from None
+    if found.tzinfo is None:
+        raise ScalarError(f"{shown(text)} does not say its offset from UTC, so it may mean many moments", example)
+    if not 1970 < found.year < 9999:
+        raise ScalarError(f"{shown(text)} is no date of this world", example)
+    return found
+
+
+def time_zone(text: str) -> ZoneInfo:
+    """A zone of the IANA database like `Europe/Berlin`; raises ScalarError. `text` may not be a path or an offset."""
+    try:
+        return ZoneInfo(text)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ScalarError(f"there is no time zone {shown(text)}", "write it like Europe/Berlin, or UTC") from None
 
 
 def is_nothing(node: Node) -> bool:

@@ -5,11 +5,20 @@ from watchdog.policy.fold import blind_observation, inhibitor_of, may_inhibit
 from watchdog.policy.incident_id import incident_id
 from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
 from watchdog.policy.queue import Fate, Waiting, fate, pause_s, row_pause_s
-from watchdog.policy.quiet import maintained_by, matches, next_window, silenced_by, window_at
+from watchdog.policy.quiet import (
+    LABELS,
+    maintained_by,
+    maintenance_of,
+    matches,
+    next_window,
+    silenced_by,
+    window_at,
+)
 
 __all__ = [
     "BLIND_PREFIX",
     "DELIVERY_PREFIX",
+    "LABELS",
     "OUTBOX_LIMIT",
     "AlertPlan",
     "Circumstances",
@@ -25,6 +34,7 @@ __all__ = [
     "incident_id",
     "inhibitor_of",
     "maintained_by",
+    "maintenance_of",
     "matches",
     "may_inhibit",
     "next_window",

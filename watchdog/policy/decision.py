@@ -50,6 +50,9 @@ class DecisionReason(StrEnum):
     OUTBOX_FULL = "outbox_full"
 
 
+_SKIPS_A_REMINDER = (DecisionReason.SILENCED, DecisionReason.MAINTENANCE)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What to do about one incident now: notifications to queue, the incident with `told` updated, and why.
@@ -101,6 +104,9 @@ def decide(
             notifications.append(Notification(incident.id, receiver, kind, incident.severity))
             again = (before.reminders if before else 0) + 1 if reason is DecisionReason.REMINDER else 0
             told[receiver] = Told(incident.severity, now, again, incident.count)
+        elif before is not None and reason in _SKIPS_A_REMINDER and before.severity.rank >= incident.severity.rank:
+            # A reminder that fell into the quiet time is left out, not put off: its end speaks only about what changed.
+            told[receiver] = replace(before, at=now, reminders=before.reminders + 1)
     changed = incident if told == dict(incident.told) else replace(incident, told=told)
     return Decision(changed, tuple(notifications), reasons)
 
@@ -140,9 +146,10 @@ def _about_receiver(
 
 def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, now: float) -> DecisionReason | None:
     """Why nothing new about `incident` may reach `receiver` now, or None."""
-    if silenced_by(incident, circumstances.silences, now):
+    runs_on = circumstances.plan.runs_on
+    if silenced_by(incident, circumstances.silences, now, runs_on):
         return DecisionReason.SILENCED
-    if maintained_by(incident, circumstances.plan.maintenance, now):
+    if maintained_by(incident, circumstances.plan.maintenance, now, runs_on):
         return DecisionReason.MAINTENANCE
     inhibitor = inhibitor_of(incident, circumstances.open_incidents, circumstances.plan)
     if inhibitor is not None and receiver in inhibitor.told:

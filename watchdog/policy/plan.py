@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from watchdog.config import AlertingSettings, Config, ReceiverSettings
 from watchdog.model import Maintenance, Severity, Thresholds
+from watchdog.policy.quiet import maintenance_of
 
 BLIND_PREFIX = "self/blind/"
 """What follows is the key that we could not tell about three times in a row."""
@@ -27,7 +28,7 @@ class Target:
 class AlertPlan:
     """Who hears of which key, and after how many failures. Built once per configuration.
 
-    `runs_on` maps a server to its hosts. `maintenance` are the weekly quiet windows.
+    `runs_on` maps a server to its hosts. `maintenance` are the planned quiet windows.
     """
 
     targets: tuple[Target, ...] = ()
@@ -59,6 +60,7 @@ class AlertPlan:
             receivers=config.receivers,
             alerting=config.alerting,
             runs_on={server.name: server.hosts for server in config.servers},
+            maintenance=tuple(maintenance_of(window) for window in config.maintenance),
         )
 
     def target_of(self, key: str) -> Target | None:

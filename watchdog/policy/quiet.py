@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from watchdog.config import MaintenanceSettings
 from watchdog.model import Incident, Maintenance, Silence
 
 _DAY_S = 86400.0
+LABELS = ("server", "host", "kind", "device", "receiver", "check", "key", "severity")
+"""What a silence or a maintenance window may match by."""
+_NOWHERE: Mapping[str, tuple[str, ...]] = {}
 
 
-def matches(matcher: Mapping[str, str], incident: Incident) -> bool:
+def matches(matcher: Mapping[str, str], incident: Incident, runs_on: Mapping[str, tuple[str, ...]] = _NOWHERE) -> bool:
     """Whether every label named by `matcher` has the wanted value: the text itself, or a prefix followed by `*`.
 
-    Besides the incident's own labels there are `key`, `check` (the key's first part) and `severity`. An empty matcher
-    matches nothing: a typo must not silence everything.
+    Besides the incident's own labels there are `key`, `check` (the key's first part) and `severity`. `host` also fits
+    what runs on that host: `runs_on` maps a server to its hosts. An empty matcher matches nothing: a typo must not
+    silence everything.
     """
     labels = {
         **incident.labels,
@@ -22,7 +27,12 @@ def matches(matcher: Mapping[str, str], incident: Incident) -> bool:
         "check": incident.key.partition("/")[0],
         "severity": incident.severity.value,
     }
-    return bool(matcher) and all(_fits(wanted, labels.get(name)) for name, wanted in matcher.items())
+    hosts = runs_on.get(incident.labels.get("server", ""), ())
+
+    def fits(name: str, wanted: str) -> bool:
+        return _fits(wanted, labels.get(name)) or (name == "host" and any(_fits(wanted, host) for host in hosts))
+
+    return bool(matcher) and all(fits(name, wanted) for name, wanted in matcher.items())
 
 
 def _fits(wanted: str, value: str | None) -> bool:
@@ -31,20 +41,40 @@ def _fits(wanted: str, value: str | None) -> bool:
     return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
 
 
-def silenced_by(incident: Incident, silences: Iterable[Silence], now: float) -> Silence | None:
+def silenced_by(
+    incident: Incident, silences: Iterable[Silence], now: float, runs_on: Mapping[str, tuple[str, ...]] = _NOWHERE
+) -> Silence | None:
     """The silence that covers `incident` at `now`, or None. It starts at `starts_at` and is over at `ends_at`."""
     for silence in silences:
-        if silence.starts_at <= now < silence.ends_at and matches(silence.matcher, incident):
+        if silence.starts_at <= now < silence.ends_at and matches(silence.matcher, incident, runs_on):
             return silence
     return None
 
 
-def maintained_by(incident: Incident, windows: Iterable[Maintenance], now: float) -> Maintenance | None:
+def maintained_by(
+    incident: Incident, windows: Iterable[Maintenance], now: float, runs_on: Mapping[str, tuple[str, ...]] = _NOWHERE
+) -> Maintenance | None:
     """The maintenance window that covers `incident` at `now`, or None."""
     for window in windows:
-        if matches(window.matcher, incident) and window_at(window, now) is not None:
+        if matches(window.matcher, incident, runs_on) and window_at(window, now) is not None:
             return window
     return None
+
+
+def maintenance_of(settings: MaintenanceSettings) -> Maintenance:
+    """The window that one entry under `maintenance` asks for; `loading` has seen to it that it is whole."""
+    if settings.begins is not None and settings.ends is not None:
+        once = (settings.begins.timestamp(), settings.ends.timestamp())
+        return Maintenance(name=settings.name, matcher=settings.match, once=once)
+    return Maintenance(
+        name=settings.name,
+        matcher=settings.match,
+        days=tuple(sorted({day.number for day in settings.days})),
+        start_hour=settings.start.hour if settings.start else 0,
+        start_minute=settings.start.minute if settings.start else 0,
+        duration_s=settings.duration_s,
+        zone=settings.time_zone or UTC,
+    )
 
 
 def _start_on(window: Maintenance, day: datetime) -> float:
@@ -65,6 +95,8 @@ def _starts_around(window: Maintenance, now: float, days: range) -> list[float]:
 
 def window_at(window: Maintenance, now: float) -> tuple[float, float] | None:
     """Start and end (Unix seconds) of the occurrence of `window` that covers `now`, or None."""
+    if window.once is not None:
+        return window.once if window.once[0] <= now < window.once[1] else None
     back = int(window.duration_s // _DAY_S) + 2
     for start in _starts_around(window, now, range(-back, 2)):
         if start <= now < start + window.duration_s:
@@ -73,6 +105,8 @@ def window_at(window: Maintenance, now: float) -> tuple[float, float] | None:
 
 
 def next_window(window: Maintenance, now: float) -> tuple[float, float] | None:
-    """Start and end of the next occurrence of `window` that begins after `now`; None if it has no days."""
+    """Start and end of the next occurrence of `window` that begins after `now`; None if there is none."""
+    if window.once is not None:
+        return window.once if window.once[0] > now else None
     later = [start for start in _starts_around(window, now, range(-1, 9)) if start > now]
     return (min(later), min(later) + window.duration_s) if later else None

@@ -1,0 +1,74 @@
+"""What of a broken configuration can still be used to tell somebody that it is broken: its receivers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from watchdog.config import ReceiverSettings, Secret
+from watchdog.loading.building import Builder
+from watchdog.loading.document import DocumentError, Entries, Items, Node, Scalar, read_document
+from watchdog.loading.problems import Place, Problems
+from watchdog.loading.records import Record
+from watchdog.loading.references import References
+
+TOP_LEVEL_KEY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
+ENTRY = re.compile(rb"^(?=[ \t]*- )", re.MULTILINE)
+
+
+def salvage_receivers(data: bytes, file: str, environ: Mapping[str, str] = os.environ) -> tuple[ReceiverSettings, ...]:
+    """Every receiver in the bytes of `file` whose address can be read, whatever else is wrong; never raises.
+
+    A file that is no YAML as a whole is tried section by section, and its `receivers:` entry by entry.
+    """
+    references = References(environ, Path(file).absolute().parent, Problems(file))
+    builder = Builder(references.problems, references)
+    found: dict[str, ReceiverSettings] = {}
+    for number, node in enumerate(_entries(data), start=1):
+        record = builder.record(node, ReceiverSettings, Place(node.mark))
+        settings = _settings(record, f"receiver {number}") if isinstance(record, Record) else None
+        if settings is not None:
+            found.setdefault(settings.name, settings)
+    return tuple(found.values())
+
+
+def _settings(record: Record, name: str) -> ReceiverSettings | None:
+    """The receiver with its address alone: no other setting may keep the news from it."""
+    name = record.get("name") or name
+    url = record.get("url")
+    if isinstance(url, Secret):
+        return ReceiverSettings(name=name, url=url)
+    addresses = tuple(one for one in record.get("alertmanager") or () if isinstance(one, Secret))
+    return ReceiverSettings(name=name, alertmanager=addresses) if addresses else None
+
+
+def _entries(data: bytes) -> Iterator[Node]:
+    """The entries of `receivers`, from the first reading of the file that gives any."""
+    whole = list(_listed(data))
+    if whole:
+        yield from whole
+        return
+    for section in TOP_LEVEL_KEY.split(data):
+        if not section.startswith(b"receivers"):
+            continue
+        alone = list(_listed(section))
+        pieces = [piece for piece in ENTRY.split(section) if piece.lstrip().startswith(b"- ")]
+        yield from alone or _listed_each(pieces)
+
+
+def _listed_each(pieces: Iterable[bytes]) -> Iterator[Node]:
+    for piece in pieces:
+        yield from _listed(b"receivers:\n" + piece)
+
+
+def _listed(data: bytes) -> Iterator[Node]:
+    """The entries of the list under the key `receivers`; none if this is no readable YAML."""
+    try:
+        root = read_document(data)
+    except DocumentError:
+        return
+    for key, value in root.pairs if isinstance(root, Entries) else ():
+        if isinstance(key, Scalar) and key.text == "receivers" and isinstance(value, Items):
+            yield from value.items
