@@ -134,17 +134,22 @@ class FailedStarts:
         return self.state_dir / "failed-starts.json"
 
     def note(self, now: float) -> int | None:
-        """Count one more; returns the count if somebody should be told of it now, else None."""
+        """Count one more; returns the count if somebody should be told of it now, else None. Raises OSError."""
         count, told_at = self._read()
-        count += 1
-        is_due = count >= self.told_from and not 0 <= now - told_at < self.told_again_s
-        self._file.write_text(json.dumps({"count": count, "told_at": now if is_due else told_at}))
-        return count if is_due else None
+        self._write(count + 1, told_at)
+        return count + 1 if count + 1 >= self.told_from and not 0 <= now - told_at < self.told_again_s else None
+
+    def told(self, now: float) -> None:
+        """Somebody was told at `now`. Raises OSError."""
+        self._write(self._read()[0], now)
 
     def clear(self) -> None:
         """A start has become ready."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
+
+    def _write(self, count: int, told_at: float) -> None:
+        self._file.write_text(json.dumps({"count": count, "told_at": told_at}))
 
     def _read(self) -> tuple[int, float]:
         try:
