@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -198,6 +200,19 @@ def test_a_reader_that_goes_away_ends_the_scan_quietly() -> None:
     result = subprocess.run(["sh", "-c", command], input=data, capture_output=True, timeout=60, check=False)
     assert b"Traceback" not in result.stderr
     assert result.stdout.count(b"\n") == 1
+
+
+def test_progress_is_shown_on_a_terminal_only_and_never_in_the_output(tmp_path: Path) -> None:
+    path = tmp_path / "kern.log"
+    path.write_bytes(b"[ 1.1] veth0: entered promiscuous mode\n" * 200_000 + FATAL.encode() + b"\n")
+    seen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "watchdog", "scan", "--json", str(path)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=False)
+    os.close(terminal)
+    assert b"Scanning [" in os.read(seen, 100_000)
+    os.close(seen)
+    assert len(findings(result)) == 1
+    assert scan("--json", path).stderr == b""
 
 
 @pytest.mark.slow

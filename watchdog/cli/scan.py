@@ -130,19 +130,45 @@ def _run(stream: BinaryIO, file: str, rules: RuleSet, *, as_json: bool, every_li
 
 
 def _scanned(scan: LogScan, stream: BinaryIO, head: bytes) -> Iterator[ScannedLine]:
-    """All findings, with a progress bar where a person watches and the size is known."""
-    size = _size(stream) if sys.stderr.isatty() else 0
-    with ExitStack() as shown:
-        bar = None
-        if size > 64 * BLOCK_BYTES and not sys.stdout.isatty():
-            bar = shown.enter_context(click.progressbar(length=size, label="Scanning", file=sys.stderr))
-        block = head
-        while block:
-            yield from scan.feed(block)
-            if bar is not None:
-                bar.update(len(block))
-            block = stream.read(BLOCK_BYTES) or b""
-        yield from scan.finish()
+    """All findings, with the progress shown where a person watches and the size is known."""
+    progress = _Progress(_size(stream) if sys.stderr.isatty() else 0)
+    block = head
+    while block:
+        for scanned in scan.feed(block):
+            progress.clear()
+            yield scanned
+        progress.advance(len(block))
+        block = stream.read(BLOCK_BYTES) or b""
+    progress.clear()
+    yield from scan.finish()
+
+
+class _Progress:
+    """How far a long scan is, on a terminal's last line; nothing where the size is not known."""
+
+    WIDTH = 30
+
+    def __init__(self, size: int) -> None:
+        self._size = size if size >= 16 * BLOCK_BYTES else 0
+        self._done = 0
+        self._shown = -1
+
+    def advance(self, count: int) -> None:
+        """Count `count` more bytes as read, and show it when a percent is full."""
+        self._done += count
+        percent = min(100, 100 * self._done // self._size) if self._size else self._shown
+        if percent != self._shown:
+            self._shown = percent
+            bar = "#" * (percent * self.WIDTH // 100)
+            sys.stderr.write(f"\rScanning [{bar:{self.WIDTH}}] {percent:3d}%")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Make room for a line of output."""
+        if self._shown >= 0:
+            self._shown = -1
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def _size(stream: BinaryIO) -> int:
