@@ -47,6 +47,8 @@ lock:  ## needs uv; writes hash-pinned requirements that name no index host
 	  --custom-compile-command "make lock" -c requirements/constraints.in pyproject.toml -o requirements/run.txt
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" -c requirements/constraints.in requirements/lab.in -o requirements/lab.txt
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" -c requirements/constraints.in requirements/packaging.in -o requirements/packaging.txt
 
 clean:
 	rm -rf $(VENV) .lab .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -15,6 +15,9 @@ EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 EXIT_USAGE = 64
 """Wrong usage or a configuration that must not be started with (sysexits.h, EX_USAGE)."""
 
+EXIT_TRY_AGAIN = 75
+"""The daemon could not start for a reason that may pass, such as a full disk (sysexits.h, EX_TEMPFAIL)."""
+
 COMMANDS = {
     "run": "run the daemon",
     "check": "run every check once, now, and show what it found",
@@ -22,7 +25,12 @@ COMMANDS = {
     "scan": "classify a saved kernel log",
     "validate": "check the configuration and show who hears what, when",
     "test-alert": "send a trigger and a resolve to your receivers",
+    "service": "let systemd or launchd run the daemon: `service install`, `service remove`",
+    "notify-failure": "tell the receivers that the daemon itself has failed; for service managers",
     "status": "what is firing, pending and healthy now",
+    "silence": "say nothing new about something for a while, with a reason and an end",
+    "unsilence": "end a silence now",
+    "ack": "somebody looks at an incident: no more reminders until it ends",
     "demo": "see the whole story in under two minutes, nothing to set up",
 }
 """Command → its line in the overview. Each lives in `watchdog.cli.<name with _>` as `command`."""

@@ -1,0 +1,244 @@
+"""`service`: let systemd or launchd run this installation's daemon, and undo it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from watchdog.cli import EXIT_OK, EXIT_USAGE
+from watchdog.cli.places import config_option
+from watchdog.cli.unit_files import (
+    FAILED_UNIT,
+    LABEL,
+    MARK,
+    SYSTEM_CONFIG,
+    UNIT,
+    Kind,
+    UnfitError,
+    UnitFile,
+    check_reachable,
+    is_packaged,
+    launchd_file,
+    systemd_files,
+    this_command,
+)
+
+SYSTEMD_FOLDER = Path("/etc/systemd/system")
+LAUNCHD_FOLDER = Path("/Library/LaunchDaemons")
+
+
+@click.group()
+def command() -> None:
+    """Let systemd or launchd run the daemon, for this installation."""
+
+
+def kind_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--system`, `--user` and `--launchd`, as the argument `kind`."""
+    default = _default_kind()
+    helps = {
+        Kind.SYSTEM: "A system service of systemd, under an account of its own. Default for root on Linux.",
+        Kind.USER: "A service of your own systemd. Default for others on Linux.",
+        Kind.LAUNCHD: "A LaunchDaemon of macOS, under your account (agents lose the local network). Default there.",
+    }
+    for kind in reversed(Kind):
+        function = click.option(
+            f"--{kind.value}", "kind", flag_value=kind.value, default=kind is default, help=helps[kind]
+        )(function)
+    return function
+
+
+def _default_kind() -> Kind:
+    if sys.platform == "darwin":
+        return Kind.LAUNCHD
+    return Kind.SYSTEM if os.geteuid() == 0 else Kind.USER
+
+
+@command.command()
+@kind_options
+@config_option
+@click.option("--print", "only_print", is_flag=True, help="Show the files; write and start nothing.")
+def install(kind: str, config_file: str | None, only_print: bool) -> int:
+    """Write, enable and start the right unit or plist for this installation.
+
+    The configuration must be good first: it is judged as the service will see it, with the variables in
+    /etc/inference-watchdog/environment and the files in /etc/inference-watchdog/credentials (--user:
+    ~/.config/inference-watchdog/environment).
+
+    Exit code 64: it is not good, or something is in the way; nothing was written.
+    """
+    which = Kind(kind)
+    try:
+        program = this_command()
+        files, config = _files(which, program, config_file)
+        if only_print:
+            for file in files:
+                click.echo(f"# {file.path}", err=which is Kind.LAUNCHD)
+                click.echo(file.text)
+            return EXIT_OK
+        if which is Kind.SYSTEM:
+            check_reachable(program)
+        _may_write(which, files)
+        if not _is_good(which, config):
+            return EXIT_USAGE
+        if which is Kind.LAUNCHD:
+            _load_daemon(files[0], config)
+        else:
+            _enable_unit(which, () if is_packaged(program) and str(config) == SYSTEM_CONFIG else files)
+    except UnfitError as unfit:
+        raise click.UsageError(str(unfit)) from unfit
+    return EXIT_OK
+
+
+@command.command()
+@kind_options
+def remove(kind: str) -> int:
+    """Stop the service and remove what `service install` wrote. Configuration and state stay."""
+    which = Kind(kind)
+    paths = [_folder(which) / name for name in _names(which)]
+    there = [path for path in paths if path.exists()]
+    strange = [path for path in there if MARK not in path.read_text(encoding="utf-8", errors="replace")]
+    if strange or not there:
+        what = f"{strange[0]} was not written by `service install`" if strange else f"there is no {paths[0]}"
+        raise click.UsageError(f"{what}; nothing was removed")
+    if which is Kind.LAUNCHD:
+        _run("launchctl", "bootout", f"system/{LABEL}", must=False)
+    else:
+        _run(*_systemctl(which), "disable", "--now", UNIT, must=False)
+    for path in there:
+        path.unlink()
+        click.echo(f"removed {path}")
+    if which is not Kind.LAUNCHD:
+        _run(*_systemctl(which), "daemon-reload")
+    return EXIT_OK
+
+
+@command.command()
+@kind_options
+@config_option
+def validate(kind: str, config_file: str | None) -> int:
+    """Check the configuration as the service sees it: with its variables and credentials.
+
+    Exit code 0: good; 64: must not be started with.
+    """
+    return EXIT_OK if _is_good(Kind(kind), _config(Kind(kind), config_file)) else EXIT_USAGE
+
+
+def _config_home() -> Path:
+    """What `%E` is in a user's unit (systemd.unit(5))."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def _folder(kind: Kind) -> Path:
+    if kind is Kind.USER:
+        return _config_home() / "systemd" / "user"
+    return LAUNCHD_FOLDER if kind is Kind.LAUNCHD else SYSTEMD_FOLDER
+
+
+def _names(kind: Kind) -> tuple[str, ...]:
+    return (f"{LABEL}.plist",) if kind is Kind.LAUNCHD else (UNIT, FAILED_UNIT)
+
+
+def _config(kind: Kind, config_file: str | None) -> Path:
+    """The configuration the service is to use, absolute."""
+    if kind is Kind.SYSTEM:
+        return Path(config_file or SYSTEM_CONFIG).absolute()
+    from watchdog.loading import locate
+
+    return locate(config_file).absolute()
+
+
+def _files(kind: Kind, program: Path, config_file: str | None) -> tuple[tuple[UnitFile, ...], Path]:
+    config = _config(kind, config_file)
+    if kind is Kind.LAUNCHD:
+        return (launchd_file(program, config, _account(), _folder(kind)),), config
+    return systemd_files(kind, program, config, _folder(kind)), config
+
+
+def _account() -> str:
+    """Who called sudo, else who we are."""
+    import pwd
+
+    return os.environ.get("SUDO_USER") or pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _may_write(kind: Kind, files: Sequence[UnitFile]) -> None:
+    if kind is not Kind.USER and os.geteuid() != 0:
+        raise UnfitError(f"only root may write to {_folder(kind)}: use sudo")
+    for file in files:
+        if file.path.exists() and MARK not in file.path.read_text(encoding="utf-8", errors="replace"):
+            raise UnfitError(f"{file.path} exists and was not written by this command; move it away first")
+
+
+def _is_good(kind: Kind, config: Path) -> bool:
+    """Whether the service can be started with `config`; says every problem otherwise."""
+    from watchdog.cli.service_environment import service_environment
+    from watchdog.errors import ConfigError
+    from watchdog.loading import load
+
+    folder = {Kind.SYSTEM: Path(SYSTEM_CONFIG).parent, Kind.USER: _config_home() / "inference-watchdog"}.get(kind)
+    with service_environment(folder or config.parent) as environ:
+        try:
+            load(config, environ=environ)
+        except ConfigError as error:
+            click.echo(str(error), err=True)
+            click.echo("Correct the configuration first; nothing was started.", err=True)
+            return False
+    click.echo(f"{config} is good.")
+    return True
+
+
+def _enable_unit(kind: Kind, files: Sequence[UnitFile]) -> None:
+    if kind is Kind.SYSTEM:
+        (Path(SYSTEM_CONFIG).parent / "credentials").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in files:
+        _write(file)
+    _run(*_systemctl(kind), "daemon-reload")
+    _run(*_systemctl(kind), "enable", UNIT)
+    _run(*_systemctl(kind), "restart", UNIT)
+    click.echo("Started. `inference-watchdog test-alert` proves the receivers.")
+    if kind is Kind.USER:
+        click.echo("It ends with your last session, unless: sudo loginctl enable-linger $USER")
+
+
+def _load_daemon(file: UnitFile, config: Path) -> None:
+    import plistlib
+
+    plist = plistlib.loads(file.text.encode())
+    account, arguments = plist["UserName"], plist["ProgramArguments"]
+    state = Path(arguments[arguments.index("--state-dir") + 1])
+    for folder in (state, Path(plist["StandardErrorPath"]).parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.chown(folder, account)
+    _run("launchctl", "bootout", f"system/{LABEL}", must=False)
+    _write(file)
+    _run("launchctl", "enable", f"system/{LABEL}")
+    _run("launchctl", "bootstrap", "system", str(file.path))
+    click.echo(f"Started as {account}, with {config}. The log: {plist['StandardErrorPath']} and daemon.log beside it.")
+
+
+def _write(file: UnitFile) -> None:
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    file.path.write_text(file.text, encoding="utf-8")
+    file.path.chmod(0o644)  # launchd refuses others, and systemd warns
+    click.echo(f"wrote {file.path}")
+
+
+def _systemctl(kind: Kind) -> tuple[str, ...]:
+    return ("systemctl", "--user") if kind is Kind.USER else ("systemctl",)
+
+
+def _run(*words: str, must: bool = True) -> None:
+    """Run a service manager's command, its output to the terminal. Raises ClickException when it fails and `must`."""
+    program = shutil.which(words[0])
+    if program is None:
+        raise click.ClickException(f"{words[0]} is not installed, so nothing runs the service")
+    done = subprocess.run([program, *words[1:]], check=False, stderr=None if must else subprocess.DEVNULL)  # noqa: S603
+    if must and done.returncode != 0:
+        raise click.ClickException(f"`{' '.join(words)}` failed; it says why above, or: journalctl -u {UNIT}")
