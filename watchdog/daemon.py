@@ -23,10 +23,10 @@ from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult
 from watchdog.notify import build
 from watchdog.outbox import Outbox
-from watchdog.policy import AlertPlan
+from watchdog.policy import AlertPlan, maintenance_to_json
 from watchdog.scheduler import Scheduler
 from watchdog.service_manager import FailedStarts, ServiceManager
-from watchdog.store import PLAN, Store
+from watchdog.store import MAINTENANCE, PLAN, Store
 
 log = structlog.get_logger("daemon")
 
@@ -109,6 +109,8 @@ class Daemon:
             check.key: {"interval_s": check.interval_s, "failures": thresholds(check.key).failures} for check in checks
         }
         await parts.ingest.take(PLAN, CheckResult((), memory=runs))
+        windows = [maintenance_to_json(window) for window in parts.ingest.plan.maintenance]
+        await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
         parts.scheduler.replace(checks)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
+from watchdog.cli.moments import ago, moment
 from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.silence import matcher_words, silence_json
 
 if TYPE_CHECKING:
+    from watchdog.model import Maintenance, Silence
     from watchdog.store import Snapshot
     from watchdog.store.reads import KeyView
 
@@ -35,15 +38,17 @@ def command(state_dir: str | None, as_json: bool) -> int:
     alerted yet. Exit code 0 = all well, 1 = pending or warning, 2 = an incident that pages is open, 3 = no daemon has
     written here for a while.
     """
-    from watchdog.store import PLAN, Reader
+    from watchdog.store import MAINTENANCE, PLAN, Reader
 
     now = time.time()  # noqa: TID251 - a command is an entry point
     with Reader.open(state_dir_of(state_dir)) as reader:
         snapshot, plan = reader.snapshot(now), reader.memory(PLAN) or {}
+        windows = planned(reader.memory(MAINTENANCE))
     if as_json:
-        click.echo(json.dumps(status_json(snapshot, plan)))
+        click.echo(json.dumps({**status_json(snapshot, plan), "maintenance": maintenance_json(windows, now)}))
     else:
         _show(snapshot, plan)
+        _show_quiet_times(snapshot, windows)
     return exit_code(snapshot, plan)
 
 
@@ -81,7 +86,9 @@ def status_json(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
                 "since": incident.since,
                 "last_at": incident.last_at,
                 "count": incident.count,
-                "acknowledged_at": incident.acknowledged_at,
+                "acknowledged_at": snapshot.acknowledged[incident.id].at
+                if incident.id in snapshot.acknowledged
+                else incident.acknowledged_at,
             }
             for incident in snapshot.open_incidents
         ],
@@ -96,10 +103,7 @@ def status_json(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
             }
             for receiver in snapshot.receivers
         ],
-        "silences": [
-            {"id": silence.id, "matcher": dict(silence.matcher), "ends_at": silence.ends_at, "reason": silence.reason}
-            for silence in snapshot.silences
-        ],
+        "silences": [silence_json(silence) for silence in snapshot.silences],
         "blind": [
             {"began_at": window.began_at, "ended_at": window.ended_at, "check": window.key, "reason": window.reason}
             for window in snapshot.blind
@@ -145,6 +149,9 @@ def _show(snapshot: Snapshot, plan: Plan) -> None:
             f"incident {incident.id} {incident.severity.value} since {ago(snapshot.at, incident.since)}: "
             f"{incident.key} {incident.summary}"
         )
+        seen_by = snapshot.acknowledged.get(incident.id)
+        if seen_by is not None:
+            click.echo(f"  acknowledged {ago(snapshot.at, seen_by.at)} ago{_by(seen_by.author)}: {seen_by.reason}")
     for receiver in snapshot.receivers:
         click.echo(f"receiver {receiver.name}: {proof(snapshot.at, receiver.delivered_at)}, {receiver.waiting} waiting")
     if snapshot.storage:
@@ -160,11 +167,58 @@ def proof(now: float, delivered_at: float | None) -> str:
     return f"last delivery {ago(now, delivered_at)} ago"
 
 
-def ago(now: float, at: float) -> str:
-    """The time from `at` to `now`, in its two largest units."""
-    seconds = max(0, round(now - at))
-    for unit_s, name, smaller_s, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= unit_s:
-            rest = seconds % unit_s // smaller_s
-            return f"{seconds // unit_s}{name}" + (f" {rest}{smaller}" if rest else "")
-    return f"{seconds}s"
+def planned(stored: Any) -> tuple[Maintenance, ...]:
+    """The maintenance windows that the daemon runs by, as it wrote them down."""
+    from zoneinfo import ZoneInfo
+
+    from watchdog.policy import maintenance_from_json
+
+    return tuple(maintenance_from_json(one, ZoneInfo(one["time_zone"])) for one in stored or ())
+
+
+def maintenance_json(windows: Sequence[Maintenance], now: float) -> list[dict[str, Any]]:
+    """Each window with its present and its next time (begin and end in Unix seconds), or null."""
+    from watchdog.policy import next_window, window_at
+
+    return [
+        {
+            "name": window.name,
+            "matcher": dict(window.matcher),
+            "now": window_at(window, now),
+            "next": next_window(window, now),
+        }
+        for window in windows
+    ]
+
+
+def _show_quiet_times(snapshot: Snapshot, windows: Sequence[Maintenance]) -> None:
+    from watchdog.policy import next_window, window_at
+
+    for silence in snapshot.silences:
+        click.echo(_silence_line(silence, snapshot.at))
+    for window in windows:
+        covered, following = window_at(window, snapshot.at), next_window(window, snapshot.at)
+        zone = None if window.once else window.zone
+        if covered is not None:
+            when = f"now, until {moment(covered[1], zone)}"
+        elif following is not None:
+            when = f"next {moment(following[0], zone)}, for {ago(following[1], following[0])}"
+        else:
+            continue  # it is over for good
+        click.echo(f"maintenance {window.name} on {matcher_words(window.matcher)}: {when}")
+    for blind in snapshot.blind:
+        until = moment(blind.ended_at) if blind.ended_at is not None else "now"
+        what = blind.key or "everything"
+        click.echo(f"blind to {what} from {moment(blind.began_at)} to {until}: {blind.reason}")
+
+
+def _silence_line(silence: Silence, now: float) -> str:
+    left = ago(silence.ends_at, now)
+    return (
+        f"silence {silence.id} on {matcher_words(silence.matcher)} until {moment(silence.ends_at)}, {left} left"
+        f"{_by(silence.author)}: {silence.reason}"
+    )
+
+
+def _by(author: str) -> str:
+    return f", by {author}" if author else ""

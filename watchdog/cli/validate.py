@@ -12,7 +12,7 @@ from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.model import Severity
 
 if TYPE_CHECKING:
-    from watchdog.config import Config
+    from watchdog.config import Config, MaintenanceSettings
     from watchdog.loading import Loaded, PlannedCheck
 
 PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
@@ -115,7 +115,26 @@ def plan_text(config: Config) -> str:
         if receiver.fallback:
             tries = _counted(receiver.fallback_after, "try", "tries")
             lines.append(f"{receiver.fallback} gets what {receiver.name} did not take after {tries}.")
+    lines += [_window(window) for window in config.maintenance]
+    if config.heartbeat is not None:
+        lines.append(
+            f"Every {written_duration(config.heartbeat.interval_s)} a heartbeat ({config.heartbeat.method}) says that "
+            "all checks run."
+        )
     return "\n".join(lines)
+
+
+def _window(window: MaintenanceSettings) -> str:
+    """One maintenance window in a sentence."""
+    from watchdog.cli.silence import matcher_words
+    from watchdog.loading import written_duration
+
+    quiet = f"Maintenance {window.name} keeps quiet about {matcher_words(window.match)}"
+    if window.begins is not None and window.ends is not None:
+        return f"{quiet} from {window.begins.isoformat(' ', 'minutes')} to {window.ends.isoformat(' ', 'minutes')}."
+    days = ", ".join(window.days)
+    start = window.start.strftime("%H:%M") if window.start else ""
+    return f"{quiet} every {days} from {start} {window.time_zone} for {written_duration(window.duration_s)}."
 
 
 def _row(check: PlannedCheck) -> tuple[str, ...]:

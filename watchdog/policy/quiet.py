@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from watchdog.config import MaintenanceSettings
-from watchdog.model import Incident, Maintenance, Silence
+from watchdog.model import Incident, Json, Maintenance, Silence
 
 _DAY_S = 86400.0
 LABELS = ("server", "host", "kind", "device", "receiver", "check", "key", "severity")
@@ -74,6 +74,34 @@ def maintenance_of(settings: MaintenanceSettings) -> Maintenance:
         start_minute=settings.start.minute if settings.start else 0,
         duration_s=settings.duration_s,
         zone=settings.time_zone or UTC,
+    )
+
+
+def maintenance_to_json(window: Maintenance) -> Json:
+    """`window` as JSON; a time zone becomes its name."""
+    return {
+        "name": window.name,
+        "match": dict(window.matcher),
+        "days": list(window.days),
+        "start": [window.start_hour, window.start_minute],
+        "duration_s": window.duration_s,
+        "time_zone": str(window.zone),
+        "once": None if window.once is None else list(window.once),
+    }
+
+
+def maintenance_from_json(value: Json, zone: tzinfo) -> Maintenance:
+    """What `maintenance_to_json` wrote; `zone` is the time zone of that name."""
+    hour, minute = value["start"]
+    return Maintenance(
+        name=value["name"],
+        matcher=value["match"],
+        days=tuple(value["days"]),
+        start_hour=hour,
+        start_minute=minute,
+        duration_s=value["duration_s"],
+        zone=zone,
+        once=None if value["once"] is None else (value["once"][0], value["once"][1]),
     )
 
 

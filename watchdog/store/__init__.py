@@ -18,12 +18,14 @@ from watchdog.model import Delivery, Incident, Json, Observation, Outcome, Silen
 from watchdog.store import deliveries, files, reads, requests
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
-from watchdog.store.reads import BlindWindow, DeliveryView, KeyView, Point, ReceiverView, Snapshot
+from watchdog.store.reads import Acknowledged, BlindWindow, DeliveryView, KeyView, Point, ReceiverView, Snapshot
 from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
 __all__ = [
+    "MAINTENANCE",
     "PLAN",
+    "Acknowledged",
     "BlindWindow",
     "Commit",
     "DeliveryView",
@@ -42,6 +44,9 @@ __all__ = [
 
 PLAN = "self/plan"
 """The memory under which the daemon keeps which checks it runs, how often and with which thresholds."""
+
+MAINTENANCE = "self/maintenance"
+"""The memory under which the daemon keeps its maintenance windows, for `status`."""
 
 T = TypeVar("T")
 _LINGER_S = 1.0
@@ -221,7 +226,7 @@ class Store:
 
     async def tidy(self, now: float, keep_observations_s: float, keep_incidents_s: float) -> bool:
         """Delete what is too old, some of it; True if there is more."""
-        return await self._do(lambda db: tidy(db, now, keep_observations_s, keep_incidents_s), hurry=False)
+        return await self._do(lambda db: tidy(db, now, keep_observations_s, keep_incidents_s))
 
     async def mend(self, now: float) -> bool:
         """If the state is in memory, try to bring it to the disk; True if it is on the disk."""
@@ -243,8 +248,8 @@ class Store:
         self._depths = await self._do(depths)
         return mended
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False, hurry: bool = True) -> T:
-        return await self._writer.do(work, durable=durable, hurry=hurry)
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+        return await self._writer.do(work, durable=durable)
 
     async def close(self) -> None:
         """Finish what waits and close the files; the lock goes last. What is only in memory gets its last chance."""

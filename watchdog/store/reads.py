@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from watchdog.model import (
     DeliveryState,
@@ -69,9 +69,19 @@ class BlindWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """That somebody looks at an incident: since when, why, and who."""
+
+    at: float
+    reason: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that is now, at `at` (Unix seconds). `latest_at` is the newest observation: older than it should be
-    means that no daemon writes here. `storage` is None, or why the state is in memory only.
+    means that no daemon writes here. `storage` is None, or why the state is in memory only. `acknowledged` is by
+    incident id.
     """
 
     at: float
@@ -82,6 +92,7 @@ class Snapshot:
     silences: tuple[Silence, ...]
     blind: tuple[BlindWindow, ...]
     storage: str | None = None
+    acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,12 @@ def silences(connection: sqlite3.Connection, now: float) -> tuple[Silence, ...]:
 def acknowledgements(connection: sqlite3.Connection) -> dict[str, float]:
     """When each acknowledged incident was acknowledged, by incident id."""
     return dict(connection.execute("SELECT incident, at FROM acknowledgements"))
+
+
+def acknowledged(connection: sqlite3.Connection) -> dict[str, Acknowledged]:
+    """Who acknowledged which incident, by incident id."""
+    rows = connection.execute("SELECT incident, at, reason, author FROM acknowledgements")
+    return {incident: Acknowledged(at, reason, author) for incident, at, reason, author in rows}
 
 
 def last_point(connection: sqlite3.Connection, key: str) -> Point | None:
@@ -247,4 +264,5 @@ def snapshot(connection: sqlite3.Connection, now: float, storage: str | None = N
         silences=silences(connection, now),
         blind=blind_windows(connection, now - 86400.0),
         storage=storage,
+        acknowledged=acknowledged(connection),
     )
