@@ -73,16 +73,17 @@ def command(config_file: str | None, state_dir: str | None, if_repeated: bool, u
     ending = Ending.read(os.environ)
     now = SystemClock().wall()
     if not if_repeated:
-        return EXIT_OK if _speak(config_file, unit, ending, now=now, pauses_s=PAUSES_S) else EXIT_CRITICAL
+        return EXIT_OK if _speak(_look_at(config_file), unit, ending, now=now, pauses_s=PAUSES_S) else EXIT_CRITICAL
     if ending.result in ("", "success") or ending.status == str(EXIT_USAGE):
         return EXIT_OK  # a wanted stop, or one that OnFailure= speaks about
-    starts = FailedStarts(state_dir_of(state_dir))
+    found = _look_at(config_file)
+    starts = FailedStarts(state_dir_of(state_dir, found.state_dir))
     try:
         times = starts.note(now)
         if times is None:
             return EXIT_OK
         # The restart waits for us: one attempt, and the next failed start tries again.
-        if not _speak(config_file, unit, ending, times=times, now=now):
+        if not _speak(found, unit, ending, times=times, now=now):
             return EXIT_CRITICAL
         starts.told(now)
     except OSError as error:
@@ -90,26 +91,32 @@ def command(config_file: str | None, state_dir: str | None, if_repeated: bool, u
     return EXIT_OK
 
 
-def _speak(
-    config_file: str | None, unit: str, ending: Ending, *, now: float, times: int = 1, pauses_s: tuple[float, ...] = ()
-) -> bool:
-    path, problems = _configuration(config_file)
-    text = failure_text(unit, ending, problems, times)
-    return asyncio.run(_tell(_receivers(path), text, now, pauses_s))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where the configuration is, if anywhere, what is wrong with it, and the state directory it names."""
+
+    path: Path | None
+    problems: tuple[str, ...] = ()
+    state_dir: str | None = None
 
 
-def _configuration(config_file: str | None) -> tuple[Path | None, tuple[str, ...]]:
-    """Where the configuration is, if anywhere, and what is wrong with it."""
+def _look_at(config_file: str | None) -> _Found:
     from watchdog.errors import ConfigError
     from watchdog.loading import load, locate
 
     path = None
     try:
         path = locate(config_file)
-        load(path)
+        return _Found(path, state_dir=load(path).config.state_dir)
     except ConfigError as error:
-        return path, tuple(str(problem) for problem in error.problems)
-    return path, ()
+        return _Found(path, tuple(str(problem) for problem in error.problems))
+
+
+def _speak(
+    found: _Found, unit: str, ending: Ending, *, now: float, times: int = 1, pauses_s: tuple[float, ...] = ()
+) -> bool:
+    text = failure_text(unit, ending, found.problems, times)
+    return asyncio.run(_tell(_receivers(found.path), text, now, pauses_s))
 
 
 def _receivers(path: Path | None) -> list[ReceiverSettings]:
