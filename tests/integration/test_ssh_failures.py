@@ -319,7 +319,7 @@ async def test_a_flood_of_bytes_is_cut_off_without_being_held(tmp_path: Path) ->
         observation = condition(await scan(check(host)))
         grown = (psutil.Process().memory_info().rss - before) / 2**20
     assert observation.reason in {"truncated", "timeout"}
-    assert grown < 100
+    assert grown < 200, "far more than 64 MiB are sent; the server, in this same process, buffers too"
 
 
 async def test_an_unread_error_stream_does_not_stall_the_answer(tmp_path: Path) -> None:
