@@ -59,6 +59,8 @@ class Scheduler:
         self.last_completed_at: dict[str, float] = {}
         """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
         self._since: dict[str, float] = {}
+        self._naps: dict[str, asyncio.Task[None]] = {}
+        self._hastened: dict[str, float] = {}
 
     async def wait_first_start(self) -> None:
         """Return once the first check has been started."""
@@ -100,6 +102,14 @@ class Scheduler:
                 started.add_done_callback(self._note_failure)
             self._tasks[check.key] = (check, tuple(running))
 
+    def round_now(self) -> None:
+        """Run every check now (spread a little), as after a sleep. What runs already runs once more when it is over."""
+        now = self._clock.monotonic()
+        for position, (key, (check, _)) in enumerate(self._tasks.items()):
+            self._hastened[key] = now + position * min(SPREAD_PER_CHECK_S, check.interval_s / len(self._tasks))
+            if key in self._naps:
+                self._naps[key].cancel()
+
     async def run(self) -> None:
         """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
         self._failed = asyncio.get_running_loop().create_future()
@@ -136,7 +146,7 @@ class Scheduler:
     async def _loop(self, check: Check, delay_s: float) -> None:
         planned = self._clock.monotonic() + delay_s
         while True:
-            await self._clock.sleep(planned - self._clock.monotonic())
+            planned = await self._due(check.key, planned)
             self._started.set()
             await self.run_once(check)
             now = self._clock.monotonic()
@@ -145,6 +155,21 @@ class Scheduler:
             if missed:
                 log.warning("check_overran", check=check.key, skipped_starts=missed)
             planned += (missed + 1) * check.interval_s
+
+    async def _due(self, key: str, planned: float) -> float:
+        """Wait for the planned start, or the earlier one that `round_now` asks for; returns when it was due."""
+        while True:
+            planned = min(planned, self._hastened.pop(key, planned))
+            left_s = planned - self._clock.monotonic()
+            nap = asyncio.create_task(self._clock.sleep(left_s))
+            self._naps[key] = nap
+            try:
+                await asyncio.wait((nap,))
+            finally:
+                self._naps.pop(key, None)
+                nap.cancel()
+            if not nap.cancelled():
+                return planned
 
     async def run_once(self, check: Check) -> CheckResult:
         """Run `check` now and hand its result on; returns that result, also when the check itself had a bug."""

@@ -171,3 +171,30 @@ async def test_results_that_cannot_be_taken_end_the_scheduler_with_that_error() 
     with pytest.raises(OSError, match="the store is gone"):
         await running
     await scheduler.stop()
+
+
+async def test_a_round_now_starts_every_check_once_and_sets_the_rhythm_anew(rig: Rig) -> None:
+    probes = [Probe(f"generation/{number}", 600, at_once) for number in range(3)]
+    rig.scheduler.replace(probes)
+    await rig.clock.advance(100)
+    rig.scheduler.round_now()
+    await rig.clock.advance(1)
+    assert [len(probe.starts) for probe in probes] == [2, 2, 2]
+    await rig.clock.advance(598)
+    assert [len(probe.starts) for probe in probes] == [2, 2, 2]
+    await rig.clock.advance(2)
+    assert [len(probe.starts) for probe in probes] == [3, 3, 3]
+
+
+async def test_a_check_that_runs_during_a_round_now_runs_once_more_and_never_twice_at_once(rig: Rig) -> None:
+    async def forty_seconds(_run: int) -> None:
+        await rig.clock.sleep(40)
+
+    probe = Probe("generation/a", 600, forty_seconds)
+    rig.scheduler.replace([probe])
+    await rig.clock.advance(20)
+    rig.scheduler.round_now()
+    rig.scheduler.round_now()
+    await rig.clock.advance(300)
+    assert [round(start - probe.starts[0]) for start in probe.starts] == [0, 40]
+    assert probe.most_at_once == 1
