@@ -253,14 +253,14 @@ async def test_what_is_old_is_deleted_but_nothing_that_still_matters(tmp_path: P
         await station.look(line_seen())
         await station.pass_time(3700, step_s=600)  # the line goes quiet; the outage stays open
         station.clock.jump_wall(40 * DAY_S)
-        await station.pass_time(120)
+        await station.pass_time(1200, step_s=600)
         assert await station.store.history(KEY, 0, 2e9) == ()
         assert len(await station.store.incidents(0, 3e9)) == 2
         for _ in range(2):
             await station.ok()
         assert station.sinks["phone"].kinds[-1] == "RESOLVED"
         station.clock.jump_wall(401 * DAY_S)
-        await station.pass_time(200)
+        await station.pass_time(2400, step_s=600)
         assert await station.store.incidents(0, 3e9) == ()
         assert await station.store.deliveries() == ()
 

@@ -35,7 +35,7 @@ STORAGE_KEY = "self/storage"
 """Our own trouble with the disk."""
 KEEP_OBSERVATIONS_S = 30 * 86400.0
 KEEP_INCIDENTS_S = 400 * 86400.0
-_TIDY_EVERY_S = 60.0
+_TIDY_EVERY_S = 600.0
 _MEND_EVERY_S = 30.0
 
 

@@ -58,7 +58,7 @@ class Writer:
     def __init__(self, disk: sqlite3.Connection | None, trouble: Trouble | None, linger_s: float) -> None:
         """Start the thread on `disk`, which with a `trouble` is only read once: then the state is kept in memory.
 
-        A job that is in no hurry waits up to `linger_s` for company.
+        A job that nobody waits for waits up to `linger_s` for company.
         """
         self._disk = disk
         self._memory = take_refuge(disk) if trouble is not None else None
@@ -71,7 +71,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False, hurry: bool = True) -> T:
+    async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
         """Run `work(connection)` in a transaction and return its result once that is committed.
 
         `durable`: on the disk itself before returning, so that it survives a power cut, not only a crash of ours.
@@ -83,7 +83,7 @@ class Writer:
             with suppress(RuntimeError):  # the asker's loop is closed: nobody waits any more, the thread must live on
                 loop.call_soon_threadsafe(_answer, future, job)
 
-        self._put(_Job(work, durable, answer), hurry=hurry)
+        self._put(_Job(work, durable, answer), hurry=True)
         return await future
 
     def do_soon(self, work: Callable[[sqlite3.Connection], object]) -> None:

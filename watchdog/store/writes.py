@@ -130,13 +130,7 @@ def tidy(connection: sqlite3.Connection, now: float, keep_observations_s: float,
 
     Open incidents, undelivered rows and the rows that say what an open incident's receivers were told always stay.
     """
-    oldest, newest = connection.execute("SELECT min(id), max(id) FROM observations").fetchone()
-    too_many = 0 if oldest is None else newest - OBSERVATION_LIMIT
-    aged = connection.execute(
-        "DELETE FROM observations WHERE id IN (SELECT id FROM observations ORDER BY id LIMIT ?)"
-        " AND (at < ? OR id <= ?)",
-        (_CHUNK, now - keep_observations_s, too_many),
-    ).rowcount
+    aged = _tidy_observations(connection, now - keep_observations_s)
     done = connection.execute(
         "DELETE FROM outbox WHERE row IN (SELECT row FROM outbox WHERE state NOT IN ('queued', 'leased')"
         " AND done_at < ? AND incident NOT IN (SELECT id FROM incidents WHERE status = 'firing') LIMIT ?)",
@@ -152,3 +146,18 @@ def tidy(connection: sqlite3.Connection, now: float, keep_observations_s: float,
         "DELETE FROM acknowledgements WHERE incident NOT IN (SELECT id FROM incidents WHERE status = 'firing')"
     )
     return max(aged, done, closed) >= _CHUNK
+
+
+def _tidy_observations(connection: sqlite3.Connection, oldest_at: float) -> int:
+    """Delete up to a chunk of observations before `oldest_at` or beyond the limit of rows; returns how many."""
+    first = connection.execute("SELECT id, at FROM observations ORDER BY id LIMIT 1").fetchone()
+    if first is None:
+        return 0
+    beyond = connection.execute("SELECT max(id) FROM observations").fetchone()[0] - OBSERVATION_LIMIT
+    if first[0] > beyond and first[1] >= oldest_at:
+        return 0
+    return connection.execute(
+        "DELETE FROM observations WHERE id IN (SELECT id FROM observations ORDER BY id LIMIT ?)"
+        " AND (at < ? OR id <= ?)",
+        (_CHUNK, oldest_at, beyond),
+    ).rowcount
