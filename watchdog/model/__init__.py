@@ -1,0 +1,72 @@
+"""The words of this program as frozen types. No behaviour beyond comparing and naming.
+
+Times are Unix seconds (float), durations are seconds; both say so in their names (`…_at`, `…_s`).
+"""
+
+from watchdog.model.delivery import (
+    Delivery,
+    DeliveryState,
+    Notification,
+    NotificationKind,
+    Outcome,
+    OutcomeReason,
+    Text,
+)
+from watchdog.model.observation import (
+    Check,
+    CheckResult,
+    Evidence,
+    Json,
+    Nature,
+    Observation,
+    Severity,
+    Verdict,
+)
+from watchdog.model.quiet import (
+    Maintenance,
+    Silence,
+    Weekday,
+)
+from watchdog.model.tracking import (
+    Cause,
+    Incident,
+    IncidentStatus,
+    Phase,
+    StepReason,
+    Thresholds,
+    Told,
+    TrackState,
+    Transition,
+    TransitionKind,
+)
+
+__all__ = [
+    "Cause",
+    "Check",
+    "CheckResult",
+    "Delivery",
+    "DeliveryState",
+    "Evidence",
+    "Incident",
+    "IncidentStatus",
+    "Json",
+    "Maintenance",
+    "Nature",
+    "Notification",
+    "NotificationKind",
+    "Observation",
+    "Outcome",
+    "OutcomeReason",
+    "Phase",
+    "Severity",
+    "Silence",
+    "StepReason",
+    "Text",
+    "Thresholds",
+    "Told",
+    "TrackState",
+    "Transition",
+    "TransitionKind",
+    "Verdict",
+    "Weekday",
+]

@@ -1,0 +1,103 @@
+"""What checks see: verdicts, evidence, observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+Json = Any
+"""A JSON value: what survives `json.loads(json.dumps(value))` unchanged."""
+
+
+class Verdict(StrEnum):
+    """What one run of a check means. `UNKNOWN` (we could not tell) never moves a target's counters."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """How loudly something may speak."""
+
+    INFO = "info"
+    WARN = "warn"
+    PAGE = "page"
+
+    @property
+    def rank(self) -> int:
+        """0 for info, 1 for warn, 2 for page: compare severities by this, never by their text."""
+        return ("info", "warn", "page").index(self.value)
+
+
+class Nature(StrEnum):
+    """`CONDITION` has an opposite and resolves; `OCCURRENCE` happened, folds repeats, and goes quiet."""
+
+    CONDITION = "condition"
+    OCCURRENCE = "occurrence"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fact behind a verdict: when (None = over the whole run), who said it, and what."""
+
+    at: float | None
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One dated fact from one run of a check.
+
+    `key` is the stable identity of what is observed, `kind/target[/subject…]`, for example `generation/deepseek`
+    or `kernel_log/worker/pcie.aer.fatal/0000:01:00.0`. `severity` is what an incident opened by it would have.
+    `labels` names what it concerns (`server`, `host`, `kind`, `device`), for routing and silences.
+    `count` is how many occurrences it folds; 1 for a condition.
+    """
+
+    key: str
+    verdict: Verdict
+    reason: str
+    severity: Severity
+    summary: str
+    at: float
+    duration_s: float = 0.0
+    nature: Nature = Nature.CONDITION
+    evidence: tuple[Evidence, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    measurements: Mapping[str, float] = field(default_factory=dict)
+    count: int = 1
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one run of a check gives: observations, and what the check wants to remember.
+
+    `memory` replaces the check's stored memory in the same transaction as the observations' consequences, so a
+    cursor never moves past a line whose alert was not queued (design §2, invariants 3 and 4). None keeps the old.
+    """
+
+    observations: tuple[Observation, ...]
+    memory: Json | None = None
+
+
+class Check(Protocol):
+    """Something that looks at a target. It never alerts; it only observes."""
+
+    @property
+    def key(self) -> str:
+        """The key of its main observation."""
+        ...
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one start to the next."""
+        ...
+
+    async def run(self, memory: Json | None, now: float) -> CheckResult:
+        """Look once. `memory` is what the last committed run remembered, `now` the wall time in Unix seconds."""
+        ...
