@@ -1,9 +1,9 @@
 """Classifying kernel messages in time linear in their length, whatever the line and whatever the rule (design §11).
 
-Two steps, both Hyperscan. First one pass for fixed texts: every match of a rule holds at least one of the rule's
-texts (`fixed_texts.required_literals`), so a line without any of them is done, at more than a gigabyte a second. Then
-the few alternatives whose text was seen decide, in the order of the rule set. Each is compiled when its text is seen
-for the first time, which keeps an idle daemon small. `tests/properties/test_matcher.py` proves the outcome equal to
+Two steps. First one pass for fixed texts: every match of a rule holds at least one of the rule's texts
+(`fixed_texts.required_literals`), so a line without any of them is done; for whole logs Hyperscan takes this step, at
+more than a gigabyte a second. Then the few alternatives whose text was seen decide, in the order of the rule set, each
+a Hyperscan database compiled when its text is seen for the first time, which keeps an idle daemon small. `tests/properties/test_matcher.py` proves the outcome equal to
 plain `re`.
 """
 
@@ -17,10 +17,13 @@ from watchdog.errors import RuleError
 from watchdog.kernlog.devices import find_device
 from watchdog.kernlog.patterns import Branch
 from watchdog.kernlog.rules import Rule, RuleSet
+from watchdog.kernlog.text_finder import TextFinder
 from watchdog.model import Severity
 
 ENCODED = ('"MESSAGE":[', '"MESSAGE" : [', '"MESSAGE": [', "\x1b[")
 """Marks of lines whose text may be hidden by their encoding: arrays of bytes, and colours. Always looked at."""
+BUSY_AFTER_LINES = 5000
+"""From so many lines on, the memory of a Hyperscan database (5 MiB) is worth its speed for single lines too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,10 @@ class Matcher:
 
 
 class _Texts:
-    """Fixed texts of branches as one Hyperscan database, each with the places of the branches that need it."""
+    """Fixed texts of branches, each with the places of the branches that need it.
+
+    A few lines are searched in plain Python; whole blocks, and lines once there are many, by one Hyperscan database.
+    """
 
     def __init__(self, branches: Mapping[int, Branch], more: tuple[str, ...] = ()) -> None:
         owners: dict[str, list[int]] = {text: [] for text in more}
@@ -113,20 +119,30 @@ class _Texts:
                 owners.setdefault(text, []).append(place)
         texts = sorted(owners)
         self._owners = [owners[text] for text in texts]
-        self._database = _literal_database(texts) if texts else None
+        self._texts = texts
+        self._looks = 0
+        self._finder: TextFinder | None = None
+        self._database: Any = None
 
     def ends(self, block: bytes) -> list[int]:
         """Where in `block` a text ends, one entry per occurrence, in no order."""
         ends: list[int] = []
-        if block and self._database is not None:
+        if block and self._texts:
+            self._database = self._database or _literal_database(self._texts)
             self._database.scan([block], match_event_handler=lambda _id, _start, end, *_: ends.append(end))
         return ends
 
     def seen(self, line: bytes) -> list[int]:
         """Places of the branches of which a text stands in `line`, in the order of the rule set."""
-        seen: set[int] = set()
-        if line and self._database is not None:
+        self._looks += 1
+        if self._database is None and self._looks > BUSY_AFTER_LINES and self._texts:
+            self._database = _literal_database(self._texts)
+        if self._database is not None and line:
+            seen: set[int] = set()
             self._database.scan([line], match_event_handler=lambda number, *_: seen.add(number))
+        else:
+            self._finder = self._finder or TextFinder(self._texts)
+            seen = self._finder.seen(line)
         return sorted({place for text in seen for place in self._owners[text]}) if seen else []
 
 
