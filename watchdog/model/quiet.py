@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, tzinfo
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
