@@ -3,8 +3,8 @@
 Two steps. First one pass for fixed texts: every match of a rule holds at least one of the rule's texts
 (`fixed_texts.required_literals`), so a line without any of them is done; for whole logs Hyperscan takes this step, at
 more than a gigabyte a second. Then the few alternatives whose text was seen decide, in the order of the rule set, each
-a Hyperscan database compiled when its text is seen for the first time, which keeps an idle daemon small. `tests/properties/test_matcher.py` proves the outcome equal to
-plain `re`.
+a Hyperscan database compiled when its text is seen for the first time, which keeps an idle daemon small.
+`tests/properties/test_matcher.py` proves the outcome equal to plain `re`.
 """
 
 from __future__ import annotations
