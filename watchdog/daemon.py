@@ -21,10 +21,12 @@ from watchdog.errors import ConfigError
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult
+from watchdog.neighbourhood import Neighbourhood
 from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan, maintenance_to_json
 from watchdog.scheduler import Scheduler
+from watchdog.selfwatch import SelfWatch
 from watchdog.service_manager import FailedStarts, ServiceManager
 from watchdog.store import MAINTENANCE, PLAN, Store
 
@@ -43,16 +45,25 @@ class _Parts:
     ingest: Ingest
     scheduler: Scheduler
     chat: ChatClient
+    selfwatch: SelfWatch
 
 
 class Daemon:
     """Watches what the configuration names until it is told to stop."""
 
-    def __init__(self, load: Callable[[], Config], state_dir: Path, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Config],
+        state_dir: Path,
+        *,
+        clock: Clock | None = None,
+        neighbourhood: Neighbourhood | None = None,
+    ) -> None:
         """`load` reads the configuration anew each time it is called and raises ConfigError for a bad one."""
         self._load = load
         self._state_dir = state_dir
         self._clock = clock or SystemClock()
+        self._neighbourhood = neighbourhood or Neighbourhood()
         self._service = ServiceManager(self._clock)
         self._stop = asyncio.Event()
         self._hang_up = asyncio.Event()
@@ -81,8 +92,10 @@ class Daemon:
 
     async def _run(self, config: Config, store: Store, chat: ChatClient) -> None:
         ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=Redactor(config.secrets))
-        scheduler = Scheduler(self._clock, self._taking(ingest), store.memory)
-        parts = _Parts(config, store, ingest, scheduler, chat)
+        selfwatch = SelfWatch(store, ingest, self._clock, self._neighbourhood)
+        scheduler = Scheduler(self._clock, self._taking(ingest, selfwatch), store.memory)
+        selfwatch.round_now, selfwatch.completed_at = scheduler.round_now, scheduler.last_completed_at.get
+        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch)
         await ingest.start()
         await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
@@ -90,7 +103,8 @@ class Daemon:
             loops = [
                 group.create_task(scheduler.run(), name="scheduler"),
                 group.create_task(self._deliver(parts), name="outbox"),
-                group.create_task(self._tick(ingest), name="tick"),
+                group.create_task(self._tick(ingest, selfwatch), name="tick"),
+                group.create_task(selfwatch.run(), name="self"),
                 group.create_task(self._reloading(parts), name="reload"),
                 group.create_task(self._attend(parts), name="service manager"),
             ]
@@ -112,6 +126,7 @@ class Daemon:
         windows = [maintenance_to_json(window) for window in parts.ingest.plan.maintenance]
         await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
         parts.scheduler.replace(checks)
+        parts.selfwatch.watch(config)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
         """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""
@@ -126,8 +141,9 @@ class Daemon:
         self._running = kept
         return [check for _, check in kept.values()]
 
-    def _taking(self, ingest: Ingest) -> Callable[[str, CheckResult], Awaitable[None]]:
+    def _taking(self, ingest: Ingest, selfwatch: SelfWatch) -> Callable[[str, CheckResult], Awaitable[None]]:
         async def take(key: str, result: CheckResult) -> None:
+            result = await selfwatch.judged(result)
             for seen in result.observations:
                 now = (seen.verdict.value, seen.reason)
                 say = log.debug if self._last_seen.get(seen.key) == now else log.info
@@ -164,10 +180,10 @@ class Daemon:
                 outbox.cancel()
                 await asyncio.gather(outbox, return_exceptions=True)
 
-    async def _tick(self, ingest: Ingest) -> None:
+    async def _tick(self, ingest: Ingest, selfwatch: SelfWatch) -> None:
         while True:
             await self._clock.sleep(TICK_S)
-            await ingest.tick()
+            await ingest.tick(aging=not selfwatch.settling)
 
     async def _attend(self, parts: _Parts) -> None:
         """Tell the service manager that we are ready, once every check has had its first run, and that we go on."""

@@ -103,12 +103,16 @@ class Ingest:
         await self._write(draft, memory=memory)
         await self._tell_storage()
 
-    async def tick(self, now: float | None = None) -> None:
-        """Let time pass: call it every few seconds. `now` is Unix seconds (None: the clock's)."""
+    async def tick(self, now: float | None = None, *, aging: bool = True) -> None:
+        """Let time pass: call it every few seconds. `now` is Unix seconds (None: the clock's).
+
+        Without `aging` nothing is said because of time: right after a sleep the next look tells more than the clock.
+        """
         at = self._clock.wall() if now is None else now
         await self._read_wishes(at)
         draft = Draft()
-        self._board.age(at, draft)
+        if aging:
+            self._board.age(at, draft)
         await self._write(draft)
         await self._keep_house(at)
         await self._tell_storage()
