@@ -13,6 +13,7 @@ import click
 from watchdog.cli import EXIT_OK
 from watchdog.cli.moments import moment
 from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.overview.status import matcher_words, silence_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,23 +136,6 @@ def author() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
         return ""
-
-
-def silence_json(silence: Silence) -> dict[str, object]:
-    """One silence as JSON; times are Unix seconds."""
-    return {
-        "id": silence.id,
-        "matcher": dict(silence.matcher),
-        "starts_at": silence.starts_at,
-        "ends_at": silence.ends_at,
-        "reason": silence.reason,
-        "author": silence.author,
-    }
-
-
-def matcher_words(matcher: Mapping[str, str]) -> str:
-    """A matcher as it is written on the command line."""
-    return " ".join(f"{label}={value}" for label, value in matcher.items())
 
 
 def _words(silence: Silence) -> str:

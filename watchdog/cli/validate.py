@@ -126,8 +126,8 @@ def plan_text(config: Config) -> str:
 
 def _window(window: MaintenanceSettings) -> str:
     """One maintenance window in a sentence."""
-    from watchdog.cli.silence import matcher_words
     from watchdog.loading import written_duration
+    from watchdog.overview.status import matcher_words
 
     quiet = f"Maintenance {window.name} keeps quiet about {matcher_words(window.match)}"
     if window.begins is not None and window.ends is not None:

@@ -18,7 +18,9 @@ from watchdog.model import Delivery, Incident, Json, Observation, Outcome, Silen
 from watchdog.store import deliveries, files, reads, requests
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
+from watchdog.store.reader import Reader
 from watchdog.store.reads import Acknowledged, BlindWindow, DeliveryView, KeyView, Point, ReceiverView, Snapshot
+from watchdog.store.samples import Sample
 from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
@@ -36,6 +38,7 @@ __all__ = [
     "Reader",
     "ReceiverView",
     "Requests",
+    "Sample",
     "Snapshot",
     "Store",
     "Trouble",
@@ -214,6 +217,18 @@ class Store:
         """Incidents that were open at some time in between, oldest first."""
         return await self._do(lambda db: reads.incidents(db, since_at, until_at))
 
+    async def read(self, work: Callable[[Reader], T]) -> T:
+        """Do a long reading beside the writer, on a thread of its own; in its place when the state is in memory."""
+        state_dir, trouble = self._state_dir, self.trouble
+        if state_dir is None or trouble is not None:
+            return await self._do(lambda db: work(Reader(db, trouble.text if trouble else None)))
+
+        def beside(directory: Path) -> T:
+            with Reader.open(directory) as reader:
+                return work(reader)
+
+        return await asyncio.to_thread(beside, state_dir)
+
     async def request(self, work: Callable[[Requests], T]) -> T:
         """Do what a command would ask for: `await store.request(lambda ask: ask.add_silence(…))`."""
         self._asked += 1
@@ -305,45 +320,3 @@ class Requests:
     def queue(self, messages: Iterable[Queued]) -> tuple[int, ...]:
         """Queue messages (a test alert); returns their rows."""
         return requests.queue(self._db, messages)
-
-
-class Reader:
-    """Reads the state of a daemon, running or not. `Reader.open` raises `StoreError` in plain words."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Use `Reader.open`."""
-        self._db = connection
-
-    @classmethod
-    def open(cls, state_dir: Path) -> Self:
-        """For a command."""
-        return cls(files.open_for_reading(state_dir))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._db.close()
-
-    def snapshot(self, now: float) -> Snapshot:
-        """Everything that is now."""
-        return reads.snapshot(self._db, now)
-
-    def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
-        """Observations of `key`, oldest first."""
-        return reads.history(self._db, key, since_at, until_at, limit)
-
-    def incidents(self, since_at: float, until_at: float) -> tuple[Incident, ...]:
-        """Incidents that were open at some time in between, oldest first."""
-        return reads.incidents(self._db, since_at, until_at)
-
-    def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
-        """What became of messages, in queue order."""
-        return reads.deliveries(self._db, incident_id, since_at)
-
-    def memory(self, check_key: str) -> Json | None:
-        """What the last committed run of a check remembered; `PLAN` is what the daemon runs by."""
-        row = self._db.execute("SELECT value FROM memory WHERE check_key = ?", (check_key,)).fetchone()
-        return None if row is None else load(row[0])

@@ -1,0 +1,1 @@
+"""What people and machines are shown of the state: status, figures over a time, plots and pages. Changes nothing."""
