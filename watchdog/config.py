@@ -169,6 +169,20 @@ class HeartbeatSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """The status page, /metrics and /healthz, and who may look (docs/api.md).
+
+    `names` are host names under which it is asked for; IP addresses and localhost always work. With `probe_on_scrape`
+    servers are not probed on a schedule of ours but whenever /probe is asked (docs/fleets.md).
+    """
+
+    listen: str = "127.0.0.1:9877"
+    token: Secret | None = None
+    names: tuple[str, ...] = ()
+    probe_on_scrape: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the daemon needs to know. Holds no runtime state.
 
@@ -183,6 +197,7 @@ class Config:
     alerting: AlertingSettings = AlertingSettings()
     maintenance: tuple[MaintenanceSettings, ...] = ()
     heartbeat: HeartbeatSettings | None = None
+    web: WebSettings | None = None
     state_dir: str | None = None
     file: str = ""
     secret_parts: tuple[Secret, ...] = ()
@@ -198,4 +213,5 @@ class Config:
         for receiver in self.receivers:
             found += [receiver.url, *receiver.alertmanager]
         found.append(self.heartbeat.url if self.heartbeat else None)
+        found.append(self.web.token if self.web else None)
         return (*(secret for secret in found if secret is not None), *self.secret_parts)

@@ -2,7 +2,7 @@
 
 The way: bytes → nodes with places (`document`) → records, directed by the dataclasses in `config` (`building`) → rules
 over what could be read (`names`, `servers`, `hosts`, `receivers`, `kernel_rules`, `schedules`, `maintenance`,
-`heartbeat`, `reach`) → `Config`.
+`heartbeat`, `web`, `reach`) → `Config`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from watchdog.loading.references import References, SourceError, read_regular
 from watchdog.loading.scalars import is_nothing, written_duration
 from watchdog.loading.schedules import check_alerting
 from watchdog.loading.servers import check_servers
+from watchdog.loading.web import check_web
 
 __all__ = ["Judge", "Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
 
@@ -146,6 +147,7 @@ def _record(
     check_alerting(record, problems)
     check_maintenance(record, problems)
     check_heartbeat(record, problems)
+    check_web(record, problems)
     check_reach(record, problems)
     if meanwhile is not None:
         meanwhile()

@@ -78,6 +78,7 @@ def check_file_mode(root: Record, mode: int | None, problems: Problems) -> None:
         *root.sections("hosts"),
         *root.sections("receivers"),
         root.section("heartbeat"),
+        root.section("web"),
     ]
     for record in records:
         for name, text in record.literals.items():
