@@ -18,6 +18,7 @@ from watchdog.checks import build_checks
 from watchdog.clock import Clock, SystemClock
 from watchdog.config import Config
 from watchdog.errors import ConfigError
+from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult
@@ -46,6 +47,7 @@ class _Parts:
     scheduler: Scheduler
     chat: ChatClient
     selfwatch: SelfWatch
+    heartbeat: Heartbeat
 
 
 class Daemon:
@@ -95,7 +97,8 @@ class Daemon:
         selfwatch = SelfWatch(store, ingest, self._clock, self._neighbourhood)
         scheduler = Scheduler(self._clock, self._taking(ingest, selfwatch), store.memory)
         selfwatch.round_now, selfwatch.completed_at = scheduler.round_now, scheduler.last_completed_at.get
-        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch)
+        heartbeat = Heartbeat(self._clock, ingest, lambda: _pulse(selfwatch, store))
+        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat)
         await ingest.start()
         await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
@@ -105,6 +108,7 @@ class Daemon:
                 group.create_task(self._deliver(parts), name="outbox"),
                 group.create_task(self._tick(ingest, selfwatch), name="tick"),
                 group.create_task(selfwatch.run(), name="self"),
+                group.create_task(heartbeat.run(), name="heartbeat"),
                 group.create_task(self._reloading(parts), name="reload"),
                 group.create_task(self._attend(parts), name="service manager"),
             ]
@@ -127,6 +131,7 @@ class Daemon:
         await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
         parts.scheduler.replace(checks)
         parts.selfwatch.watch(config)
+        parts.heartbeat.follow(config.heartbeat)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
         """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""
@@ -219,6 +224,14 @@ def _watching(config: Config) -> str:
     """One line for `systemctl status`."""
     servers, hosts = len(config.servers), len(config.hosts)
     return f"Watching {servers} server{'s' * (servers != 1)} and {hosts} host{'s' * (hosts != 1)}."
+
+
+def _pulse(selfwatch: SelfWatch, store: Store) -> Pulse:
+    """How we are, for the heartbeat."""
+    trouble = selfwatch.trouble
+    if trouble is None and store.trouble is not None:
+        trouble = f"the state is in memory only: {store.trouble.text}"
+    return Pulse(selfwatch.complete(), trouble)
 
 
 def handle_signals(daemon: Daemon) -> None:
