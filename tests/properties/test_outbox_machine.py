@@ -24,7 +24,8 @@ from watchdog.store import Store
 
 RECEIVERS = st.sampled_from(["phone", "mail"])
 KEYS = st.sampled_from([KEY, "kernel_log/head"])
-STORIES = st.lists(st.sampled_from([*Verdict, Verdict.FAIL]), min_size=1, max_size=4)
+STORIES = st.sampled_from(["FFF", "PP", "FFFPP", "F", "P", "UUU", "FPFPF"])
+LETTERS = {"F": Verdict.FAIL, "P": Verdict.PASS, "U": Verdict.UNKNOWN}
 EXPIRE_S = 7 * 86400.0
 
 
@@ -94,6 +95,16 @@ class Deliveries(RuleBasedStateMachine):
     def acknowledge(self, sent: Delivery) -> None:
         outcome = Outcome(OutcomeReason.DELIVERED)
         self.runner.run(self.store.acknowledge(sent, outcome, self.clock.wall(), hasten=True))
+
+    @rule(name=RECEIVERS, arrived=st.booleans())
+    def try_and_fail(self, name: str, arrived: bool) -> None:
+        self.lease(name)
+        self.fail(name, arrived)
+
+    @rule(name=RECEIVERS)
+    def try_and_succeed(self, name: str) -> None:
+        self.lease(name)
+        self.deliver(name)
 
     @rule(name=RECEIVERS, arrived=st.booleans())
     def fail(self, name: str, arrived: bool) -> None:
