@@ -121,6 +121,8 @@ pstore() {
     die 0 ok
 }
 
+gpu_fields=index,name,utilization.gpu,power.draw,temperature.gpu,memory.used,memory.total,utilization.memory
+
 gpus() { # A hung driver leaves nvidia-smi in state D, which no signal ends: never add a second one to it.
     for place in /proc/[0-9]*; do
         read -r name 2>/dev/null <"$place/comm" || continue
@@ -129,10 +131,10 @@ gpus() { # A hung driver leaves nvidia-smi in state D, which no signal ends: nev
         while read -r key value _; do [ "$key" = State: ] && [ "$value" = D ] && echo gpu_rc=stuck && return; done \
             2>/dev/null <"$place/status"
     done
-    limited 8 nvidia-smi --format=csv,noheader,nounits \
-        --query-gpu=index,name,utilization.gpu,power.draw,temperature.gpu,memory.used,memory.total </dev/null 2>/dev/null |
-        sed 's/^/gpu=/'
-    echo gpu_rc=done
+    listed=$(limited 8 nvidia-smi --format=csv,noheader,nounits --query-gpu="$gpu_fields" </dev/null 2>/dev/null)
+    rc=$?
+    [ -z "$listed" ] || printf '%s\n' "$listed" | sed 's/^/gpu=/'
+    case $rc in 0) echo gpu_rc=done ;; 124 | 137 | 143) echo gpu_rc=slow ;; *) echo "gpu_rc=failed-$rc" ;; esac
 }
 
 vitals() {
@@ -149,8 +151,8 @@ vitals() {
         tries=0
         while kill -0 $! 2>/dev/null; do
             tries=$((tries + 1))
-            [ $tries -le 60 ] || { echo gpu_rc=hung; break; }
-            sleep 0.2 2>/dev/null || sleep 1
+            [ $tries -le 75 ] || { echo gpu_rc=hung; break; }
+            sleep 0.2 2>/dev/null || { sleep 1; tries=$((tries + 4)); }
         done
     else
         echo gpu_rc=none
