@@ -1,0 +1,133 @@
+"""Which router our packets leave by, and who answers a knock."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from watchdog.neighbourhood import (
+    Door,
+    Neighbourhood,
+    darwin_gateway,
+    darwin_on_link,
+    knock,
+    linux_gateway,
+)
+from watchdog.sight import Answer
+
+HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the sample tables are from such machines")
+
+
+@little_endian
+def test_the_router_of_the_default_route_with_the_lowest_metric_counts() -> None:
+    table = HEAD + (
+        "wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n"
+        "eth0\t00000000\tFE01A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+        "eth0\t0001A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+    )
+    assert linux_gateway(table) == "192.168.1.254"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        HEAD,
+        HEAD + "eth0\t0001A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n",
+        HEAD + "tun0\t00000000\t00000000\t0001\t0\t0\t50\t00000000\t0\t0\t0\n",
+        HEAD + "eth0\t00000000\t0101A8C0\t0002\t0\t0\t50\t00000000\t0\t0\t0\n",
+        HEAD + "cut\t00000000\n",
+    ],
+    ids=["empty", "no routes", "no default route", "a tunnel without a router", "a route that is down", "cut short"],
+)
+def test_no_default_route_with_a_router_is_none(table: str) -> None:
+    assert linux_gateway(table) is None
+
+
+DARWIN_DEFAULT = """   route to: default
+destination: default
+       mask: default
+    gateway: 192.168.1.1
+  interface: en0
+      flags: <UP,GATEWAY,DONE,STATIC,PRCLONING,GLOBAL>
+"""
+DARWIN_NEIGHBOUR = """   route to: 192.168.1.10
+destination: 192.168.1.10
+  interface: en0
+      flags: <UP,HOST,DONE,LLINFO,WASCLONED,IFSCOPE,IFREF>
+"""
+DARWIN_LINK = "   route to: 10.0.0.5\n    gateway: link#14\n  interface: utun3\n"
+
+
+def test_macos_names_its_router_and_its_neighbours() -> None:
+    assert darwin_gateway(DARWIN_DEFAULT) == "192.168.1.1"
+    assert darwin_gateway("") is None
+    assert darwin_gateway(DARWIN_LINK) is None
+    assert [darwin_on_link(text) for text in (DARWIN_DEFAULT, DARWIN_NEIGHBOUR, DARWIN_LINK, "")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_an_open_door_and_a_refusing_one_are_both_an_answer() -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert (await knock(Door("127.0.0.1", port))).answer is Answer.HERE
+    server.close()
+    await server.wait_closed()
+    assert (await knock(Door("127.0.0.1", port))).answer is Answer.HERE
+    assert (await knock(Door("localhost", port))).answer is Answer.HERE
+
+
+async def test_a_door_that_drops_what_comes_is_silent() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        door = Door("127.0.0.1", full.getsockname()[1])
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        await asyncio.sleep(0.1)
+        assert (await knock(door, patience_s=0.3)).answer is Answer.SILENT
+        for filler in fillers:
+            filler.close()
+
+
+async def test_a_name_that_means_nothing_is_no_answer() -> None:
+    found = await knock(Door("no-such-name.invalid", 80))
+    assert found.answer in (Answer.NO_NAME, Answer.SILENT)
+
+
+async def test_this_machine_itself_is_no_witness(tmp_path: Path) -> None:
+    around = Neighbourhood(platform="linux", routes=tmp_path / "none")
+    await around.resolve(["localhost", "192.0.2.10"])
+    assert around.is_here("127.0.0.1")
+    assert around.is_here("::1")
+    assert around.is_here("localhost")
+    assert not around.is_here("192.0.2.10")
+    assert not around.is_here("never-resolved.example.org")
+
+
+@little_endian
+async def test_a_look_is_over_as_soon_as_the_router_answers(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    routes = tmp_path / "route"
+    routes.write_text(HEAD + "lo\t00000000\t0100007F\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+    around = Neighbourhood(platform="linux", routes=routes, ports=(port,))
+    began = asyncio.get_running_loop().time()
+    seen = await around.look([Door("192.0.2.10", 9), Door("127.0.0.1", 9)])
+    assert seen.gateway is not None
+    assert (seen.gateway.address, seen.gateway.answer) == ("127.0.0.1", Answer.HERE)
+    assert asyncio.get_running_loop().time() - began < 1.0
+    assert seen.target_addresses == {"192.0.2.10"}
+    server.close()
+    await server.wait_closed()
