@@ -38,6 +38,11 @@ class ManualClock:
         """Step the wall clock alone: NTP, a daylight-saving bug, or a machine that slept."""
         self._wall += seconds
 
+    def stand_still(self, seconds: float) -> None:
+        """Both clocks move while nobody runs, as in a paused process. Sleepers wake at the next `advance`."""
+        self._wall += seconds
+        self._monotonic += seconds
+
     async def advance(self, seconds: float) -> None:
         """Move both clocks by `seconds`, waking sleepers in order and letting each run until it waits again."""
         end = self._monotonic + seconds

@@ -15,7 +15,7 @@ from watchdog.ingest import Ingest
 from watchdog.ingest.own import own_observation
 from watchdog.model import CheckResult, Nature, Observation, Verdict
 from watchdog.neighbourhood import Neighbourhood
-from watchdog.selfwatch.clocks import Clocks
+from watchdog.selfwatch.clocks import GRACE_S, Clocks
 from watchdog.selfwatch.doors import doors_of, late_after_s
 from watchdog.selfwatch.road import OwnRoad
 from watchdog.sight import CLOCK_JUMP, Gap, GapKind
@@ -57,7 +57,8 @@ class SelfWatch:
         self._late: set[str] = set()
         self._gaps: list[Gap] = []
         self._news = asyncio.Event()
-        self._round_owed = False
+        self._woke = 0.0
+        self._rounds_owed: list[float] = []
         self._survey_at = clock.monotonic()
         self.round_now: Callable[[], None] = lambda: None
         """Runs all checks at once: the scheduler's."""
@@ -114,7 +115,8 @@ class SelfWatch:
         self._gaps.append(gap)
         self._news.set()
         if gap.kind is not GapKind.SET_BACK:
-            self._round_owed = True
+            self._woke = self._clock.monotonic()
+            self._rounds_owed = [GRACE_S / 2, GRACE_S]
             self.round_now()
 
     async def run(self) -> None:
@@ -128,12 +130,16 @@ class SelfWatch:
         while True:
             await self._clock.sleep(self._feel_s)
             self._feel()
-            if self._round_owed and not self._clocks.settling:
-                self._round_owed = False
-                if self._clocks.excused_anyone:
-                    self.round_now()
+            self._look_once_more()
             if self._lateness() != self._late:
                 self._news.set()
+
+    def _look_once_more(self) -> None:
+        """After a gap a second round, so that two passes resolve what ended meanwhile; a third if one was excused."""
+        for at_s in [at_s for at_s in self._rounds_owed if self._clock.monotonic() >= self._woke + at_s]:
+            self._rounds_owed.remove(at_s)
+            if at_s < GRACE_S or self._clocks.excused_anyone:
+                self.round_now()
 
     async def _follow_up(self) -> None:
         """Write down and tell what was noticed."""
@@ -203,13 +209,15 @@ class SelfWatch:
         late = self._lateness()
         for key in sorted(late ^ self._late):
             is_late = key in late
+            kind, _, name = key.partition("/")
             seen = own_observation(
                 LATE_PREFIX + key,
                 Verdict.FAIL if is_late else Verdict.PASS,
                 "late" if is_late else "ok",
-                f"the check {key} has not completed a run for too long" if is_late else f"the check {key} comes round",
+                f"no result of {key} for too long: it is not being watched" if is_late else f"{key} is watched again",
                 self._clock.wall(),
-                advice="Its target is not being watched. Look at the log, and at this machine's load.",
+                advice="Look at the log of inference-watchdog, and at this machine's load.",
+                labels={"server" if kind == "generation" else "host": name},
             )
             await self._ingest.take(seen.key, CheckResult((seen,)))
         self._late = late
