@@ -67,12 +67,14 @@ class Target:
     lan: Lan
     well: bool = True
     hangs: bool = False
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set it to let a run that hangs go on."""
     starts: list[float] = field(default_factory=list)
 
     async def run(self, memory: Json | None, now: float) -> CheckResult:
         self.starts.append(now)
         if self.hangs:
-            await asyncio.Event().wait()
+            await self.released.wait()
         kind, _, name = self.key.partition("/")
         labels = {"server" if kind == "generation" else "host": name}
         reached = self.around.reaches(self.host)
