@@ -145,12 +145,11 @@ _BY_NUMBER: dict[int, tuple[Reason, str, str, bool]] = {
 
 
 def _no_such_neighbour(host: HostSettings) -> HostError:
-    if sys.platform == "darwin":  # at once, for every neighbour: macOS's own permission, not the host (TN3179)
+    if sys.platform == "darwin":  # may be macOS's own permission (TN3179): `selfwatch` tells when it is
         return HostError(
             Reason.UNROUTABLE,
             f"macOS says there is no route to {host.address}",
-            "If `ping` reaches it, allow Local Network for this program or run it as a LaunchDaemon.",
-            ours=True,
+            "If `ping` reaches it, allow Local Network for this program or run it as a LaunchDaemon; else it is off.",
         )
     return HostError(
         Reason.UNROUTABLE,

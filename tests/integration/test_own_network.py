@@ -1,0 +1,99 @@
+"""Our own network lost for real: two network namespaces, a cable between them that is pulled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.journals import require
+
+ROOT = Path(__file__).parents[2]
+ROUTER, WATCHDOG, SERVER = "10.213.7.1", "10.213.7.2", "10.213.7.10"
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+class Cable:
+    """A watchdog's namespace, a router's namespace with a server behind it, and the cable between them."""
+
+    def __init__(self) -> None:
+        tag = f"{os.getpid() % 100000}"
+        self.here, self.there = f"iwh{tag}", f"iwt{tag}"
+        ip("netns", "add", self.here)
+        ip("netns", "add", self.there)
+        ip("-n", self.here, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.there)
+        ip("-n", self.here, "addr", "add", f"{WATCHDOG}/24", "dev", "cable")
+        for address in (ROUTER, SERVER):
+            ip("-n", self.there, "addr", "add", f"{address}/24", "dev", "cable")
+        for name in (self.here, self.there):
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "link", "set", "cable", "up")
+        ip("-n", self.here, "route", "add", "default", "via", ROUTER)
+        self.child = subprocess.Popen(
+            ["ip", "netns", "exec", self.here, sys.executable, "-m", "tests.support.road_child", SERVER, "8000"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, word: str) -> list[str]:
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(f"{word}\n")
+        self.child.stdin.flush()
+        return self.child.stdout.readline().split(maxsplit=2)
+
+    def close(self) -> None:
+        self.child.kill()
+        self.child.communicate()
+        for name in (self.here, self.there):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def cable() -> Iterator[Cable]:
+    require("ip", packages="iproute2")
+    made = Cable()
+    yield made
+    made.close()
+
+
+def test_a_pulled_cable_is_our_own_trouble_and_a_dead_server_is_not(cable: Cable) -> None:
+    assert cable.ask("survey") == ["new"]
+    reason, took, *_ = cable.ask("judge")
+    assert reason == "unreachable", "somebody answers, so the road stands"
+    assert float(took) < 1.0
+
+    ip("-n", cable.there, "addr", "del", f"{SERVER}/24", "dev", "cable")
+    reason, took, *_ = cable.ask("judge")
+    assert reason == "unreachable", "the server is gone, the router answers: a real outage"
+    assert float(took) < 1.0
+
+    ip("-n", cable.there, "link", "set", "cable", "down")
+    reason, _, why = cable.ask("judge")
+    assert reason == "blind"
+    assert ROUTER in why
+
+    ip("-n", cable.there, "link", "set", "cable", "up")
+    assert cable.ask("judge")[0] == "unreachable"
+
+    ip("-n", cable.here, "link", "set", "cable", "down")
+    reason, _, why = cable.ask("judge")
+    assert reason == "blind"
+    assert "is gone" in why
+
+
+def test_a_router_that_never_answered_excuses_nothing(cable: Cable) -> None:
+    ip("-n", cable.there, "link", "set", "cable", "down")
+    assert cable.ask("survey") == ["same"]
+    assert cable.ask("judge")[0] == "unreachable"
