@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 from zoneinfo import ZoneInfo
 
-from watchdog.config import Config, HttpMethod, Secret
+from watchdog.config import Config, HttpMethod, Secret, Size
 from watchdog.loading.document import Entries, Items, Node, Scalar, read_document
 from watchdog.loading.limits import LIMITS
 from watchdog.loading.records import bare, hints_of, keys_of, may_be_nothing
-from watchdog.loading.scalars import written_duration
+from watchdog.loading.scalars import written_duration, written_size
 from watchdog.model import Severity, Weekday
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +30,7 @@ KINDS = {
     Secret: "secret",
     int: "whole number",
     float: "duration",
+    Size: "size",
     bool: "true or false",
     Any: "JSON",
     Severity: "severity",
@@ -56,6 +57,7 @@ the start.
   may stand inside a longer text; `$${` is a literal `${`. Secrets may be typed in, but then the configuration itself
   must be closed to others.
 - **text**: one line. Only `${env:NAME}` works inside it, as it may be shown in logs and alerts.
+- **size**: bytes with their unit, `512MiB`, `4GiB`. `GB` is refused, as it means two sizes.
 - **true or false**: exactly these words. `on`, `yes` and the like are refused.
 - **severity**: `info`, `warn` or `page`.
 - **day**: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`. **time of day**: `02:30`. **time zone**: a name of the IANA
@@ -130,7 +132,7 @@ def _kind(kind: type, name: str) -> str:
     words = _kind_words(hint)
     if (kind, name) in LIMITS:
         least, most = LIMITS[kind, name]
-        written = written_duration if hint is float else "{:g}".format
+        written = written_duration if hint is float else written_size if hint is Size else "{:g}".format
         words += f", {written(least)} to {written(most)}"
     return words
 

@@ -36,6 +36,10 @@ class Secret:
         return hash(self._text)
 
 
+class Size(int):
+    """A number of bytes; written with its unit, like `4GiB`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSettings:
     """How one server is probed (design §1, §5.1)."""
@@ -84,6 +88,17 @@ class KernelLogSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VitalsSettings:
+    """How one host's memory and GPUs are looked at (design §5.3). `failures` and `successes` count for low memory."""
+
+    interval_s: float = 300.0
+    timeout_s: float = 30.0
+    failures: int = 3
+    successes: int = 2
+    memory_available_min: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
     """One machine whose kernel log is read over SSH. Host keys are always checked."""
 
@@ -101,6 +116,7 @@ class HostSettings:
     forced_command: bool = False
     receivers: tuple[str, ...] = ()
     kernel_log: KernelLogSettings = KernelLogSettings()
+    vitals: VitalsSettings = VitalsSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import structlog
 
 from watchdog.chat import ChatClient
 from watchdog.checks import build_checks
+from watchdog.checks.vitals import early
 from watchdog.clock import Clock, SystemClock
 from watchdog.config import Config
 from watchdog.errors import ConfigError
@@ -72,6 +73,7 @@ class Daemon:
         self._receivers_changed = asyncio.Event()
         self._running: dict[str, tuple[object, Check]] = {}
         self._last_seen: dict[str, tuple[str, str]] = {}
+        self._run_soon: Callable[[Iterable[str]], None] = lambda _keys: None
 
     def stop(self) -> None:
         """Stop soon; what is running is cancelled and counts for nothing."""
@@ -96,6 +98,7 @@ class Daemon:
         ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=Redactor(config.secrets))
         selfwatch = SelfWatch(store, ingest, self._clock, self._neighbourhood)
         scheduler = Scheduler(self._clock, self._taking(ingest, selfwatch), store.memory)
+        self._run_soon = scheduler.run_soon
         selfwatch.round_now, selfwatch.completed_at = scheduler.round_now, scheduler.last_completed_at.get
         heartbeat = Heartbeat(self._clock, ingest, lambda: _pulse(selfwatch, store))
         parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat)
@@ -130,7 +133,7 @@ class Daemon:
         windows = [maintenance_to_json(window) for window in parts.ingest.plan.maintenance]
         await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
         parts.scheduler.replace(checks)
-        parts.selfwatch.watch(config)
+        parts.selfwatch.watch(config, {check.key: check.interval_s for check in checks})
         parts.heartbeat.follow(config.heartbeat)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
@@ -139,12 +142,16 @@ class Daemon:
         settings: dict[str, object] = {f"generation/{server.name}": server for server in config.servers}
         for host in config.hosts:
             settings[f"kernel_log/{host.name}"] = (host, by_name.get(host.jump or ""), config.rules)
+            settings[f"vitals/{host.name}"] = (host, by_name.get(host.jump or ""))
         kept = {}
         for check in build_checks(config, self._clock, chat):
             before, running = self._running.get(check.key, (None, check))
             kept[check.key] = (settings[check.key], running if before == settings[check.key] else check)
         self._running = kept
         return [check for _, check in kept.values()]
+
+    def _running_check(self, key: str) -> Check | None:
+        return self._running[key][1] if key in self._running else None
 
     def _taking(self, ingest: Ingest, selfwatch: SelfWatch) -> Callable[[str, CheckResult], Awaitable[None]]:
         async def take(key: str, result: CheckResult) -> None:
@@ -162,6 +169,7 @@ class Daemon:
                     summary=seen.summary,
                     duration_s=round(seen.duration_s, 3),
                 )
+                self._run_soon(early(seen, ingest.plan.runs_on, self._running_check))
             await ingest.take(key, result)
 
         return take

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from tests.support.config_files import ENVIRON, accepting, lay_out
-from watchdog.config import Config, ProbeSettings, Secret
+from watchdog.config import Config, ProbeSettings, Secret, Size
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load, locate, read
 from watchdog.loading.limits import LIMITS, LINES_ALLOWED, ONE_OR_MORE
 from watchdog.loading.receivers import may_hold_token
-from watchdog.loading.records import fields_of, hints_of, keys_of
+from watchdog.loading.records import bare, fields_of, hints_of, keys_of
 from watchdog.loading.references import too_open
 from watchdog.model import Severity
 
@@ -100,14 +100,17 @@ def test_the_full_example_shows_the_real_defaults(tmp_path: Path) -> None:
 
 def test_every_number_has_its_limits_and_every_exception_its_field() -> None:
     numbers = {
-        (kind, name) for kind in settings_classes() for name, hint in hints_of(kind).items() if hint in (int, float)
+        (kind, name)
+        for kind in settings_classes()
+        for name, hint in hints_of(kind).items()
+        if bare(hint) in (int, float, Size)
     }
     assert set(LIMITS) == numbers
     for kind, name in [*ONE_OR_MORE, *LINES_ALLOWED]:
         assert name in fields_of(kind)
     for (kind, name), (least, most) in LIMITS.items():
         default = fields_of(kind)[name].default
-        assert default is dataclasses.MISSING or least <= default <= most
+        assert default in (dataclasses.MISSING, None) or least <= default <= most
 
 
 def test_every_float_is_a_duration() -> None:

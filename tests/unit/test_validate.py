@@ -32,11 +32,13 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert validate("--config", str(path)) == 0
     shown = capsys.readouterr()
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    assert lines[0] == f"{path} is good: 3 checks, 3 receivers."
-    assert lines[3:6] == [
+    assert lines[0] == f"{path} is good: 5 checks, 3 receivers."
+    assert lines[3:8] == [
         "generation/deepseek 2m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/head 10m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/worker 10m 1m 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
+        "vitals/head 5m 30s 3 failures in a row 2 passes in a row phone, mail mail",
+        "vitals/worker 5m 30s 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
     ]
     assert "mail gets what phone did not take after 3 tries." in lines
     assert shown.err == ""

@@ -15,13 +15,13 @@ from watchdog.model import Check
 if TYPE_CHECKING:
     from watchdog.chat import ChatClient
 
-CHECK_TYPES = ("generation", "kernel_log")
+CHECK_TYPES = ("generation", "kernel_log", "vitals")
 """Modules of this package, in the order in which their checks first start."""
 
 
 def build_checks(config: Config, clock: Clock, chat: ChatClient) -> tuple[Check, ...]:
     """Every check that `config` asks for. A kind that it does not ask for is not even imported where that costs."""
-    wanted = {"generation": config.servers, "kernel_log": config.hosts}
+    wanted = {"generation": config.servers, "kernel_log": config.hosts, "vitals": config.hosts}
     checks: list[Check] = []
     for name in CHECK_TYPES:
         if wanted.get(name, True):

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, get_args, get_origin
 from zoneinfo import ZoneInfo
 
-from watchdog.config import HttpMethod, Secret
+from watchdog.config import HttpMethod, Secret, Size
 from watchdog.loading import scalars
 from watchdog.loading.document import Entries, Items, Mark, Node, Scalar
 from watchdog.loading.limits import LINES_ALLOWED, ONE_OR_MORE, limit_of
@@ -26,6 +26,7 @@ MAX_TEXT = 4096
 MAX_SECRET = 64 * 1024
 READ_FROM_TEXT: Mapping[type, Callable[[str], Any]] = {
     float: scalars.duration,
+    Size: scalars.size,
     time: scalars.clock_time,
     datetime: scalars.moment,
     ZoneInfo: scalars.time_zone,

@@ -34,6 +34,7 @@ def check_hosts(root: Record, problems: Problems, references: References) -> Non
         _check_login(host, problems, references)
         _check_known_hosts(host, problems, references)
         check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
+        check_schedule(host.section("vitals"), "a host that hangs is looked at", problems)
 
 
 def is_host(text: str) -> bool:

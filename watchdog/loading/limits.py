@@ -11,8 +11,10 @@ from watchdog.config import (
     ProbeSettings,
     ReceiverSettings,
     ServerSettings,
+    Size,
+    VitalsSettings,
 )
-from watchdog.loading.scalars import written_duration
+from watchdog.loading.scalars import written_duration, written_size
 
 DAY_S = 86400.0
 LIMITS: dict[tuple[type, str], tuple[float, float]] = {
@@ -26,6 +28,11 @@ LIMITS: dict[tuple[type, str], tuple[float, float]] = {
     (KernelLogSettings, "timeout_s"): (0.1, 3600.0),
     (KernelLogSettings, "failures"): (1, 100),
     (KernelLogSettings, "successes"): (1, 100),
+    (VitalsSettings, "interval_s"): (1.0, 7 * DAY_S),
+    (VitalsSettings, "timeout_s"): (0.1, 3600.0),
+    (VitalsSettings, "failures"): (1, 100),
+    (VitalsSettings, "successes"): (1, 100),
+    (VitalsSettings, "memory_available_min"): (Size(2**20), Size(2**44)),
     (HostSettings, "port"): (1, 65535),
     (ReceiverSettings, "timeout_s"): (0.1, 600.0),
     (ReceiverSettings, "fallback_after"): (1, 1000),
@@ -58,6 +65,6 @@ def limit_of(kind: type, name: str, value: float) -> str:
     least, most = LIMITS[kind, name]
     if least <= value <= most:
         return ""
-    written = written_duration if name.endswith("_s") else "{:g}".format
+    written = written_duration if name.endswith("_s") else written_size if isinstance(value, Size) else "{:g}".format
     side, bound = ("at least", least) if value < least else ("at most", most)
     return f"{written(value)} is out of range; it must be {side} {written(bound)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from watchdog.config import Config, KernelLogSettings, ProbeSettings, ReceiverSettings
+from watchdog.config import Config, KernelLogSettings, ProbeSettings, ReceiverSettings, VitalsSettings
 from watchdog.model import Severity
 
 
@@ -40,7 +40,7 @@ def listeners(names: Iterable[str], receivers: Iterable[Listener]) -> tuple[List
 
 
 def plan(config: Config) -> tuple[PlannedCheck, ...]:
-    """Every check of `config`: first `generation/<server>`, then `kernel_log/<host>`, in file order."""
+    """Every check of `config`: `generation/<server>`, then `kernel_log/<host>` and `vitals/<host>`, in file order."""
     everyone = tuple(_listener(receiver) for receiver in config.receivers)
     generation = [
         _planned(f"generation/{server.name}", server.probe, listeners(server.receivers, everyone))
@@ -50,14 +50,19 @@ def plan(config: Config) -> tuple[PlannedCheck, ...]:
         _planned(f"kernel_log/{host.name}", host.kernel_log, listeners(host.receivers, everyone))
         for host in config.hosts
     ]
-    return (*generation, *kernel_log)
+    vitals = [
+        _planned(f"vitals/{host.name}", host.vitals, listeners(host.receivers, everyone)) for host in config.hosts
+    ]
+    return (*generation, *kernel_log, *vitals)
 
 
 def _listener(receiver: ReceiverSettings) -> Listener:
     return Listener(receiver.name, receiver.min_severity)
 
 
-def _planned(key: str, settings: ProbeSettings | KernelLogSettings, heard_by: tuple[Listener, ...]) -> PlannedCheck:
+def _planned(
+    key: str, settings: ProbeSettings | KernelLogSettings | VitalsSettings, heard_by: tuple[Listener, ...]
+) -> PlannedCheck:
     return PlannedCheck(
         key=key,
         interval_s=settings.interval_s,

@@ -8,6 +8,7 @@ import zoneinfo
 from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
+from watchdog.config import Size
 from watchdog.loading.document import Entries, Items, Node, Scalar
 from watchdog.loading.problems import shown
 from watchdog.model import Json
@@ -59,6 +60,26 @@ def written_duration(seconds: float) -> str:
             parts.append(f"{rest // size}{unit}")
             rest %= size
     return "".join(parts)
+
+
+SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?(?:([KMGT])iB|B)", re.ASCII)
+SIZE_MEANT = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([kKmMgGtT])(?:i?[bB])?", re.ASCII)
+
+
+def size(text: str) -> Size:
+    """Bytes from `4GiB`, `512MiB`, `100B`; raises ScalarError. `GB` is refused, as it means two sizes."""
+    if found := SIZE.fullmatch(text):
+        return Size(float(found[1]) * SIZES[found[2] or ""])
+    meant = SIZE_MEANT.fullmatch(text)
+    hint = f"did you mean {meant[1]}{meant[2].upper()}iB?" if meant else "write it like 4GiB or 512MiB"
+    raise ScalarError(f"{shown(text)} is no size", hint)
+
+
+def written_size(count: float) -> str:
+    """The shortest text that `size` reads back, to three digits behind the point: 4294967296 → `4GiB`."""
+    unit = next((unit for unit, factor in reversed(SIZES.items()) if count >= factor), "")
+    return f"{round(count / SIZES[unit], 3):g}{unit}{'iB' if unit else 'B'}"
 
 
 def integer(node: Scalar) -> int:

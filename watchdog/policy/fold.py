@@ -14,6 +14,8 @@ OWN_ROAD_REASON = "blind"
 """Reason of an unknown observation when our own road to the network is gone (design §5.1)."""
 NEVER_BLIND_REASONS = frozenset({"shutdown"})
 """Unknown observations that say nothing about our sight: we are stopping."""
+NEVER_BLIND_KEYS = ("self/", "vitals/")
+"""Keys whose blindness is no incident: vitals are evidence, `kernel_log/<host>` speaks of a host that is not read."""
 
 
 def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: AlertPlan) -> Incident | None:
@@ -53,7 +55,7 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
     None if it says nothing: a key that never was unknown needs no pass, and our own stopping is no blindness.
     """
     unknown = observation.verdict is Verdict.UNKNOWN
-    if observation.key.startswith("self/") or (unknown and observation.reason in NEVER_BLIND_REASONS):
+    if observation.key.startswith(NEVER_BLIND_KEYS) or (unknown and observation.reason in NEVER_BLIND_REASONS):
         return None
     if not unknown and not was_blind:
         return None

@@ -52,9 +52,10 @@ class AlertPlan:
             heard = server.receivers or every
             targets += [Target(f"{kind}/{server.name}", limits, heard) for kind in ("generation", "progress")]
         for host in config.hosts:
-            limits = _thresholds(host.kernel_log.failures, host.kernel_log.successes, config.alerting)
             heard = host.receivers or every
-            targets += [Target(f"{kind}/{host.name}", limits, heard) for kind in ("kernel_log", "vitals")]
+            for kind, counts in (("kernel_log", host.kernel_log), ("vitals", host.vitals)):
+                limits = _thresholds(counts.failures, counts.successes, config.alerting)
+                targets.append(Target(f"{kind}/{host.name}", limits, heard))
         return cls(
             targets=tuple(targets),
             receivers=config.receivers,

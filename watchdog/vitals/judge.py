@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from watchdog.vitals.power import EMPTY_PERCENT, FULL_PERCENT, Bounds
+from watchdog.vitals.power import EMPTY_PERCENT, Bounds
 from watchdog.vitals.reading import Gpu
 
 LOW_SHARE = 0.4
@@ -61,7 +61,7 @@ def _load(gpu: Gpu, beside: Sequence[Gpu], bounds: Bounds) -> Load:
         return Load.UNKNOWN
     if gpu.util <= EMPTY_PERCENT:
         return Load.EMPTY
-    return Load.PARTLY if gpu.util < FULL_PERCENT else _full(gpu, beside, bounds)
+    return _full(gpu, beside, bounds) if gpu.is_full else Load.PARTLY
 
 
 def _full(gpu: Gpu, beside: Sequence[Gpu], bounds: Bounds) -> Load:

@@ -13,7 +13,6 @@ from watchdog.model import Json
 from watchdog.vitals.reading import Gpu
 
 EMPTY_PERCENT = 5.0
-FULL_PERCENT = 90.0
 WORKING_PERCENT = 50.0
 KEPT = 32
 """Samples kept per GPU and kind: the newest. Days of them at the usual pace."""

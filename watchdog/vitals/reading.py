@@ -9,6 +9,7 @@ from enum import StrEnum
 from statistics import median
 
 MAX_GPUS = 32
+FULL_PERCENT = 90.0
 
 
 class GpuTool(StrEnum):
@@ -40,6 +41,11 @@ class Gpu:
     temperature_c: float | None = None
     memory_used_mib: float | None = None
     memory_total_mib: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it shows 90 % or more: then it computes, or waits in a loop."""
+        return self.util is not None and self.util >= FULL_PERCENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,135 @@
+"""`vitals/<host>`: memory, memory pressure and GPUs of a host, for the evidence of other incidents (design §5.3).
+
+A connection of its own, so that a driver that hangs delays no scan; runs early when a probe of a server on the host has
+failed. What cannot be read is unknown and no alert: `kernel_log/<host>` speaks of a host that cannot be reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from watchdog.checks.vitals_request import Looked, look
+from watchdog.clock import Clock
+from watchdog.config import Config, HostSettings
+from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+from watchdog.ssh import HostError, Session, reading
+from watchdog.vitals import VitalsMemory, figures, gib, judge, merged, summary
+
+SAMPLES = 3
+BETWEEN_S = 2.0
+"""A busy GPU is looked at three times within seconds: one sample may mislead."""
+TROUBLED_S = 900.0
+"""So long after a failed probe nothing is learned: a hang must not become what is usual."""
+NOT_AGAIN_WITHIN_S = 15.0
+"""Vitals that are as fresh as this are not taken anew for the next failed probe."""
+
+_LOW_MEMORY = "See what takes the memory (`ps`, `free`); where GPU and CPU share it, the GPU takes from the same."
+
+
+def build(config: Config, clock: Clock, chat: object) -> list[VitalsCheck]:  # noqa: ARG001 - as every kind
+    """One check for each host of `config`."""
+    by_name = {host.name: host for host in config.hosts}
+    return [VitalsCheck(host, clock, jump=by_name.get(host.jump or "")) for host in config.hosts]
+
+
+def early(
+    observation: Observation, runs_on: Mapping[str, Iterable[str]], running: Callable[[str], Check | None]
+) -> list[str]:
+    """Keys of the vitals checks that should run now because `observation` is a failed probe; tells them so.
+
+    `runs_on` maps servers to their hosts; `running` gives the running check of a key.
+    """
+    if observation.verdict is not Verdict.FAIL or not observation.key.startswith(("generation/", "progress/")):
+        return []
+    found = []
+    for host in runs_on.get(observation.labels.get("server", ""), ()):
+        check = running(f"vitals/{host}")
+        if isinstance(check, VitalsCheck) and check.wanted_now():
+            found.append(check.key)
+    return found
+
+
+class VitalsCheck:
+    """Takes the vitals of one host. One object per host, kept for as long as it is configured."""
+
+    def __init__(self, host: HostSettings, clock: Clock, *, jump: HostSettings | None = None) -> None:
+        """`jump` is the configured host that `host.jump` names, None if it is an address."""
+        self._host = host
+        self._clock = clock
+        self._jump = jump
+        self._troubled_at = self._taken_at = float("-inf")
+
+    @property
+    def key(self) -> str:
+        """`vitals/<host>`."""
+        return f"vitals/{self._host.name}"
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one look to the next."""
+        return self._host.vitals.interval_s
+
+    def wanted_now(self) -> bool:
+        """Note that a probe of a server on this host has failed; whether the host is to be looked at now."""
+        self._troubled_at = self._clock.monotonic()
+        return self._troubled_at - self._taken_at >= NOT_AGAIN_WITHIN_S
+
+    async def run(self, memory: Json | None, now: float) -> CheckResult:
+        """Look once. Pass, fail for less memory than configured, or unknown when nothing could be read."""
+        self._taken_at = started = self._clock.monotonic()
+        remembered = VitalsMemory(memory)
+        looks: list[Looked] = []
+        try:
+            async with reading(self._host, self._host.vitals.timeout_s, jump=self._jump) as session:
+                await self._look(session, looks)
+        except HostError as error:
+            if not looks:  # else the samples that did come are good
+                return CheckResult((self._unread(error, now, self._clock.monotonic() - started),))
+        vitals = merged([one.vitals for one in looks])
+        gpus = judge(vitals.gpus, remembered.power.bounds)
+        if started - self._troubled_at > TROUBLED_S:
+            remembered.power.learn(vitals.gpus)
+        available = vitals.memory_available
+        drop = None if available is None else remembered.drop(available, now)
+        numbers = figures(vitals, gpus, clock_offset_s=looks[0].clock_offset_s, drop=drop)
+        seen = self._observation(summary(vitals, gpus), available, numbers, now)
+        return CheckResult((seen,), remembered.to_json())
+
+    async def _look(self, session: Session, looks: list[Looked]) -> None:
+        while True:
+            looks.append(await look(session, self._clock))
+            vitals = looks[-1].vitals
+            if not any(gpu.is_full for gpu in vitals.gpus) or vitals.gpu_tool.wedged or len(looks) >= SAMPLES:
+                return
+            await self._clock.sleep(BETWEEN_S)
+
+    def _observation(self, said: str, available: float | None, numbers: Mapping[str, float], now: float) -> Observation:
+        least = self._host.vitals.memory_available_min
+        low = least is not None and available is not None and available < least
+        short = f"{said}; less than the {gib(least or 0)} wanted" if low else said
+        return Observation(
+            key=self.key,
+            verdict=Verdict.FAIL if low else Verdict.PASS,
+            reason="low_memory" if low else "ok",
+            severity=Severity.WARN,
+            summary=f"{self._host.name}: {short}",
+            at=now,
+            duration_s=max(0.0, self._clock.monotonic() - self._taken_at),
+            labels={"host": self._host.name},
+            measurements=dict(numbers),
+            advice=_LOW_MEMORY if low else "",
+        )
+
+    def _unread(self, error: HostError, now: float, duration_s: float) -> Observation:
+        return Observation(
+            key=self.key,
+            verdict=Verdict.UNKNOWN,
+            reason=error.reason.value,
+            severity=Severity.INFO,
+            summary=f"{self._host.name}: no vitals: {error.summary}",
+            at=now,
+            duration_s=duration_s,
+            evidence=(Evidence(now, self._host.name, error.summary),),
+            labels={"host": self._host.name},
+            advice=error.advice,
+        )
