@@ -139,7 +139,7 @@ class Lan:
             key = f"kernel_log/{host.name}"
             self.targets[key] = Target(key, 600.0, host.address, self.around, self)
         self.scheduler.replace(self.targets.values())
-        self.selfwatch.watch(self.config)
+        self.selfwatch.watch(self.config, {key: target.interval_s for key, target in self.targets.items()})
         self._task = asyncio.create_task(self.selfwatch.run())
 
     async def stop(self) -> None:

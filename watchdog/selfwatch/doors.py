@@ -12,6 +12,8 @@ LATE_GRACE_S = 30.0
 """What a run's result may take on its way, on a busy machine, before its check counts as late."""
 SCAN_SHARE = 0.8
 """A scan with much to read may take this share of its interval (`checks.kernel_log.OVERALL_SHARE`)."""
+OTHER_RUN_S = 60.0
+"""How long a run of any other kind of check may take, unless its interval is longer."""
 
 
 def doors_of(config: Config) -> Mapping[str, Door]:
@@ -24,7 +26,7 @@ def doors_of(config: Config) -> Mapping[str, Door]:
             doors[f"generation/{server.name}"] = Door(parts.hostname, port)
     by_name = {host.name: host for host in config.hosts}
     for host in config.hosts:
-        for kind in ("kernel_log", "follow"):
+        for kind in ("kernel_log", "follow", "vitals"):
             doors[f"{kind}/{host.name}"] = _door_of(host, by_name)
     return doors
 
@@ -41,13 +43,16 @@ def _door_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Door:
     return Door(address.strip("[]"), 22)
 
 
-def late_after_s(config: Config) -> Mapping[str, float]:
-    """Check key → seconds from one completed run to the next after which it is late: interval, longest run, grace."""
-    limits = {}
-    for server in config.servers:
-        limits[f"generation/{server.name}"] = server.probe.interval_s + server.probe.timeout_s + LATE_GRACE_S
+def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:
+    """Check key → seconds from one completed run to the next after which it is late: interval, longest run, grace.
+
+    `intervals` are those of the checks that run, in seconds.
+    """
+    longest = {f"generation/{server.name}": server.probe.timeout_s for server in config.servers}
     for host in config.hosts:
         log = host.kernel_log
-        longest_s = max(log.timeout_s, SCAN_SHARE * log.interval_s)
-        limits[f"kernel_log/{host.name}"] = log.interval_s + longest_s + LATE_GRACE_S
-    return limits
+        longest[f"kernel_log/{host.name}"] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
+    return {
+        key: interval_s + longest.get(key, max(OTHER_RUN_S, interval_s)) + LATE_GRACE_S
+        for key, interval_s in intervals.items()
+    }

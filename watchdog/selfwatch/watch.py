@@ -65,10 +65,10 @@ class SelfWatch:
         self.completed_at: Callable[[str], float | None] = lambda _key: None
         """Monotonic seconds of a check's last completed run: the scheduler's."""
 
-    def watch(self, config: Config) -> None:
-        """Judge about the targets of `config` from now on."""
+    def watch(self, config: Config, intervals: Mapping[str, float]) -> None:
+        """Judge about the targets of `config` from now on; `intervals` are those of its checks, by key, in seconds."""
         self._road.watch(doors_of(config))
-        self._limits = late_after_s(config)
+        self._limits = late_after_s(config, intervals)
         now = self._clock.monotonic()
         self._since = {key: self._since.get(key, now) for key in self._limits}
         self._survey_at = now

@@ -17,6 +17,7 @@ ROAD_REASONS = {
     "generation": frozenset({"unreachable", "dns"}),
     "kernel_log": frozenset({"timeout", "unroutable", "dns", "jump"}),
     "follow": frozenset({"timeout", "unroutable", "dns", "jump"}),
+    "vitals": frozenset({"timeout", "unroutable", "dns", "jump"}),
 }
 """Kind of check → reasons that our own road could explain. A refused or silent port was reached: never among them."""
 
