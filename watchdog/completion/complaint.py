@@ -41,7 +41,7 @@ class Complaint:
 def complaint_in(payload: Json) -> Complaint | None:
     """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
 
-    Forms: `{"error": {…}}`, `{"error": "…", "error_type": …}`, flat `{"object": "error", "message": …}`,
+    Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, flat `{"object": "error", "message": …}`,
     `{"detail": …}` of FastAPI, and the same inside each other as gateways wrap them.
     """
     if not isinstance(payload, dict):
@@ -49,8 +49,11 @@ def complaint_in(payload: Json) -> Complaint | None:
     error = payload.get("error")
     if isinstance(error, (dict, str, list)) and error:
         return _in_error(error, payload)
-    if isinstance(payload.get("choices"), list):
-        return None
+    choices = payload.get("choices")
+    if isinstance(choices, list):
+        # Gateways of the OpenRouter kind put the failure of what is behind them into the choice, under HTTP 200.
+        failed = (c["error"] for c in choices if isinstance(c, dict) and isinstance(c.get("error"), dict))
+        return next((_build(error, "nested") for error in failed if error), None)
     if payload.get("detail"):
         inner = complaint_in(payload["detail"])
         return inner or Complaint(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")

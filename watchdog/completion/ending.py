@@ -88,13 +88,14 @@ def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at
         payload = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return _no_json(body, end)
+    if isinstance(payload, dict):
+        gathered.add(at_s, payload, streamed=False)
     complaint = complaint_in(payload)
     if complaint is not None:
         return complained(complaint, gathered)
     if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list):
         what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
         return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
-    gathered.add(at_s, payload, streamed=False)
     return ended(gathered)
 
 

@@ -13,10 +13,17 @@ STILL_LOADING = re.compile(
     r"|warming[ -]?up|not (yet )?ready|(is|still) (starting|initiali[sz]ing)|starting up|model_loading"
 )
 LOAD_FAILED = re.compile(r"(fail|failed|failure|error|unable|could not|cannot|can't)( to| while| when|:)? (re)?load")
+ENGINE_SURELY_DEAD = re.compile(
+    # Said under any status: vLLM v0 repeated "Background loop has errored already." as 400. A CUDA or HIP error other
+    # than lack of memory leaves the process without a usable device; SGLang and TensorRT-LLM pass it on as it is.
+    r"enginecore|engine_?dead|asyncenginedead|background loop (has |is )?(already )?(errored|not running)"
+    r"|\b(cuda|hip|nccl|rocm) (driver |runtime |internal )?error(?!.{0,20}out of memory)|device-side assert"
+    r"|illegal memory access|unspecified launch failure|cublas_status_(?!alloc)\w+|nccl\w*(error|timeout)"
+    r"|(scheduler|detokenizer|engine|executor)( \w+){0,2} (hit|encountered|raised|returned) (an? )?(exception|error)"
+)
 ENGINE_DEAD = re.compile(
     # vLLM EngineCore / EngineDeadError / MQEngineDeadError, SGLang scheduler, TRT-LLM, Ollama runner, LM Studio
-    r"enginecore|engine_?dead|\bhealthcheck\b|asyncenginedead|llm is unavailable"
-    r"|background loop (has |is )?(already )?(errored|not running)"
+    r"\bhealthcheck\b|llm is unavailable"
     r"|\bengine\b.{0,40}\b(died|dead|stopped|crashed|exited|not alive|terminated|is not running|shut ?down)"
     r"|\b(runner|worker|scheduler|detokenizer|executor|generation|generator|inference|model)( \w+){0,2}"
     r" (has |was |is |have )?(been )?(unexpectedly )?"

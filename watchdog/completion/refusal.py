@@ -82,6 +82,8 @@ def _by_words(status: int, complaint: Complaint) -> Reason | None:
     words = complaint.haystack
     server_side = status >= 500 or status in (408, 424, 429)
     found: Reason | None = None
+    if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
+        return Reason.ENGINE_DEAD
     if (
         status in _LOADING_STATUS
         and phrases.STILL_LOADING.search(words)
