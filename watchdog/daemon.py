@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor
-from watchdog.model import Check, CheckResult
+from watchdog.model import Check, CheckResult, Observation
 from watchdog.neighbourhood import Neighbourhood
 from watchdog.notify import build
 from watchdog.outbox import Outbox
@@ -95,7 +96,7 @@ class Daemon:
         log.info("stopped")
 
     async def _run(self, config: Config, store: Store, chat: ChatClient) -> None:
-        ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=Redactor(config.secrets))
+        ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=_redactor(config))
         selfwatch = SelfWatch(store, ingest, self._clock, self._neighbourhood)
         scheduler = Scheduler(self._clock, self._taking(ingest, selfwatch), store.memory)
         self._run_soon = scheduler.run_soon
@@ -154,31 +155,39 @@ class Daemon:
         return self._running[key][1] if key in self._running else None
 
     def _taking(self, ingest: Ingest, selfwatch: SelfWatch) -> Callable[[str, CheckResult], Awaitable[None]]:
+        # A check's results are stored in the order it handed them out: an older memory must never come last.
+        in_order: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
         async def take(key: str, result: CheckResult) -> None:
-            result = await selfwatch.judged(result)
-            for seen in result.observations:
-                now = (seen.verdict.value, seen.reason)
-                say = log.debug if self._last_seen.get(seen.key) == now else log.info
-                self._last_seen[seen.key] = now
-                say(
-                    "observation",
-                    check=seen.key,
-                    verdict=seen.verdict.value,
-                    reason=seen.reason,
-                    severity=seen.severity.value,
-                    summary=seen.summary,
-                    duration_s=round(seen.duration_s, 3),
-                )
-                self._run_soon(early(seen, ingest.plan.runs_on, self._running_check))
-            await ingest.take(key, result)
+            async with in_order[key]:
+                judged = await selfwatch.judged(result)
+                for seen in judged.observations:
+                    self._log(seen)
+                    self._run_soon(early(seen, ingest.plan.runs_on, self._running_check))
+                await ingest.take(key, judged)
 
         return take
+
+    def _log(self, seen: Observation) -> None:
+        """One line per observation: loud when its meaning changed, for debugging otherwise."""
+        now = (seen.verdict.value, seen.reason)
+        say = log.debug if self._last_seen.get(seen.key) == now else log.info
+        self._last_seen[seen.key] = now
+        say(
+            "observation",
+            check=seen.key,
+            verdict=seen.verdict.value,
+            reason=seen.reason,
+            severity=seen.severity.value,
+            summary=seen.summary,
+            duration_s=round(seen.duration_s, 3),
+        )
 
     async def _deliver(self, parts: _Parts) -> None:
         """Run the outbox; after a reload that changed the receivers, a new one takes up what the old one left."""
         while True:
             config = parts.config
-            redactor = Redactor(config.secrets)
+            redactor = _redactor(config)
             receivers = {row.name: build(row, redactor) for row in config.receivers}
             outbox = asyncio.create_task(Outbox(parts.store, parts.ingest, receivers, self._clock).run())
             try:
@@ -220,12 +229,18 @@ class Daemon:
                 log.error("reload_refused", advice="The old configuration goes on. Correct the file and reload again.")
                 self._service.reloaded(f"Reload refused, the old configuration goes on: {error.problems[0]}")
                 continue
-            await parts.ingest.replan(AlertPlan.from_config(config), Redactor(config.secrets))
+            await parts.ingest.replan(AlertPlan.from_config(config), _redactor(config))
             parts.config = config
             self._receivers_changed.set()
             await self._start_checks(config, parts)
             self._service.reloaded(_watching(config))
             log.info("reloaded", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
+
+
+def _redactor(config: Config) -> Redactor:
+    """Takes secrets out of messages, but leaves the names readable that also stand in a URL."""
+    named = (*config.servers, *config.hosts, *config.receivers)
+    return Redactor(config.secrets, [row.name for row in named])
 
 
 def _watching(config: Config) -> str:
