@@ -239,8 +239,8 @@ class Daemon:
 
 def _redactor(config: Config) -> Redactor:
     """Takes secrets out of messages, but leaves the names readable that also stand in a URL."""
-    named = (*config.servers, *config.hosts, *config.receivers)
-    return Redactor(config.secrets, [row.name for row in named])
+    names = [row.name for row in config.servers] + [row.name for row in config.hosts]
+    return Redactor(config.secrets, [*names, *(row.name for row in config.receivers)])
 
 
 def _watching(config: Config) -> str:
