@@ -1,0 +1,171 @@
+"""Plots as inline SVG that stretches to any width, with its words in HTML around it: crisp on a phone, no script.
+
+Shapes get their colours from the style sheet by class, so light and dark need no second drawing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from watchdog.overview.figures import percentile
+from watchdog.overview.html import Html, raw, tag
+from watchdog.overview.series import Bucket, Level
+from watchdog.overview.span import Span
+
+WIDTH, HEIGHT = 1000, 100
+Line = tuple[str, Callable[[Bucket], float | None]]
+"""CSS class of a line, and its value in a bucket."""
+
+
+def nice_top(value: float) -> float:
+    """The smallest of 1, 2, 2.5, 4, 5, 10 times a power of ten that is at least `value`, which is above 0."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1.0, 2.0, 2.5, 4.0, 5.0, 10.0) if step * power >= value * (1 - 1e-9))
+
+
+def plot(
+    buckets: Sequence[Bucket],
+    span: Span,
+    *,
+    lines: Sequence[Line],
+    band: Callable[[Bucket], Level | None],
+    unit: str,
+    label: str,
+    now: float,
+) -> Html:
+    """One plot over `span`: a band from the middle to the worst 5 %, `lines`, and a red mark where a probe failed.
+
+    `label` is what a screen reader says instead.
+    """
+    values = [value for _, of in lines for bucket in buckets if (value := of(bucket)) is not None]
+    # A single slow probe may leave the plot at its top: it must not flatten all the others.
+    far = sorted(max(level.middle, level.worst) for bucket in buckets if (level := band(bucket)) is not None)
+    values += [percentile(far, 0.97) or 0.0]
+    top = nice_top(max(values)) if max(values) > 0 else 1.0
+    shapes = [
+        *_grid(len(span.marks)),
+        _failures(buckets),
+        _band(buckets, band, top),
+        *(_line(name, buckets, of, top) for name, of in lines),
+        tag("path", d=f"M{span.share(now) * WIDTH:.0f} 0V{HEIGHT}", class_="now"),
+    ]
+    drawing = tag(
+        "svg",
+        shapes,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label if far else f"{label}: nothing was measured",
+    )
+    steps = (tag("span", f"{top * part:.3g}{unit}") for part in (1, 0.5, 0))
+    scale = tag("div", *steps, class_="y", aria_hidden="true")
+    return tag("div", scale, tag("div", drawing, class_="draw"), time_marks(span), class_="plot")
+
+
+def time_marks(span: Span) -> Html:
+    """The words below a plot."""
+    return tag("div", *(tag("span", mark) for mark in span.marks), class_="x", aria_hidden="true")
+
+
+def _grid(marks: int) -> list[Html]:
+    across = "".join(f"M0 {HEIGHT * part:g}H{WIDTH}" for part in (0, 0.5, 1))
+    down = "".join(f"M{WIDTH * number / (marks - 1):.0f} 0V{HEIGHT}" for number in range(marks))
+    return [tag("path", d=raw(across + down), class_="grid")]
+
+
+def _runs(points: Iterable[tuple[float, ...] | None]) -> Iterable[list[tuple[float, ...]]]:
+    """Points without a gap between them, run by run."""
+    run: list[tuple[float, ...]] = []
+    for point in points:
+        if point is not None:
+            run.append(point)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _line(name: str, buckets: Sequence[Bucket], of: Callable[[Bucket], float | None], top: float) -> Html:
+    step = WIDTH / len(buckets)
+    points = [
+        None if (value := of(bucket)) is None else ((position + 0.5) * step, _height(value, top))
+        for position, bucket in enumerate(buckets)
+    ]
+    path = ""
+    for run in _bridged(points):
+        if len(run) == 1:
+            run = [(run[0][0] - step / 2, run[0][1]), (run[0][0] + step / 2, run[0][1])]  # noqa: PLW2901 - a dash
+        path += "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+    return tag("path", d=raw(path), class_=name)
+
+
+def _bridged(points: Sequence[tuple[float, ...] | None]) -> Iterable[list[tuple[float, ...]]]:
+    """Runs, in which one empty bucket between two full ones is no gap: intervals do not divide buckets evenly."""
+    around = [None, *points, None]
+    return _runs(
+        point
+        for place, point in enumerate(points)
+        if point is not None or around[place] is None or around[place + 2] is None
+    )
+
+
+def _band(buckets: Sequence[Bucket], of: Callable[[Bucket], Level | None], top: float) -> Html:
+    step = WIDTH / len(buckets)
+    points = [
+        None
+        if (level := of(bucket)) is None
+        else ((position + 0.5) * step, _height(level.middle, top), _height(level.worst, top))
+        for position, bucket in enumerate(buckets)
+    ]
+    path = ""
+    for run in _bridged(points):
+        there = "L".join(f"{x:.1f} {far:.1f}" for x, _, far in run)
+        back = "L".join(f"{x:.1f} {near:.1f}" for x, near, _ in reversed(run))
+        path += f"M{there}L{back}Z"
+    return tag("path", d=raw(path), class_="band")
+
+
+def _failures(buckets: Sequence[Bucket]) -> Html:
+    step = WIDTH / len(buckets)
+    path = "".join(
+        f"M{position * step:.1f} 0h{step:.1f}v{HEIGHT}h-{step:.1f}z"
+        for position, bucket in enumerate(buckets)
+        if bucket.fails
+    )
+    return tag("path", d=raw(path), class_="fail")
+
+
+def _height(value: float, top: float) -> float:
+    return HEIGHT * (1 - min(value / top, 1.0))
+
+
+def lane(bars: Iterable[tuple[str, float, float, str]], span: Span, *, label: str, now: float) -> Html:
+    """One target's row of a timeline: `(class, from, to, words)` bars, the words shown under the pointer."""
+    shapes = []
+    for name, since_at, until_at, words in bars:
+        begin, end = span.share(since_at) * WIDTH, span.share(until_at) * WIDTH
+        top, high = {"quiet": (16, 4), "warn": (6, 8), "info": (8, 4)}.get(name, (2, 16))
+        width = max(end - begin, 3.0)
+        shapes.append(
+            tag(
+                "rect",
+                tag("title", words),
+                x=round(min(begin, WIDTH - width), 1),
+                y=top,
+                width=round(width, 1),
+                height=high,
+                class_=f"bar {name}",
+            )
+        )
+    ground = tag("rect", x=0, y=9, width=round(span.share(now) * WIDTH, 1), height=2, class_="ground")
+    box = f"0 0 {WIDTH} 20"
+    return tag("svg", ground, shapes, viewBox=box, preserveAspectRatio="none", role="img", aria_label=label)
+
+
+STRIPES = raw(
+    '<svg width="0" height="0" aria-hidden="true" class="defs"><defs><pattern id="stripes" width="9" height="4"'
+    ' patternUnits="userSpaceOnUse"><rect width="4" height="4" class="stripe"/></pattern></defs></svg>'
+)
+"""The pattern of a blind window; once in a page that has lanes."""

@@ -1,0 +1,64 @@
+"""How one check stands, in a sign and a word: never by colour alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watchdog.model import Phase, Severity
+from watchdog.overview.html import Html, tag
+from watchdog.overview.now import Now
+from watchdog.overview.status import Health
+from watchdog.store.reads import KeyView
+
+SIGNS = {"ok": "●", "slow": "◔", "pending": "◐", "firing": "▲", "recovering": "◑", "blind": "○", "stale": "○"}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`kind` is a key of `SIGNS` (and a class of the style sheet), `words` what is said, `loud` how severe it is."""
+
+    kind: str
+    words: str
+    loud: Severity
+
+    def pill(self) -> Html:
+        """As a small label."""
+        sign = tag("span", SIGNS[self.kind], aria_hidden="true")
+        return tag("span", sign, " ", self.words, class_=f"pill {self.kind} {self.loud}")
+
+
+def state_of(view: KeyView, now: Now) -> State:
+    """How `view` stands."""
+    if now.is_stale:
+        return State("stale", "not watched now", Severity.WARN)
+    if view.phase in (Phase.FIRING, Phase.RECOVERING):
+        words = "firing" if view.phase is Phase.FIRING else "recovering"
+        return State(view.phase.value, words, view.state.severity)
+    if view.state.unknowns:
+        return State("blind", "cannot tell", Severity.WARN)
+    if view.phase is Phase.PENDING:
+        failures = now.plan.get(view.key, {}).get("failures")
+        strikes = f"{view.state.fails}/{failures}" if failures else f"{view.state.fails}"
+        return State("pending", f"pending {strikes}", Severity.WARN)
+    if view.last is None:
+        return State("blind", "not looked yet", Severity.INFO)
+    slow = view.key in now.drifts
+    return State("slow", "slow", Severity.WARN) if slow else State("ok", "ok", Severity.INFO)
+
+
+def headline(now: Now) -> tuple[str, str]:
+    """The whole state as `(class, sentence)`."""
+    if now.snapshot.latest_at is None:
+        return "stale", "Nothing has been observed yet"
+    if now.health is Health.STALE:
+        return "stale", "Nobody is watching"
+    pages = sum(one.severity is Severity.PAGE for one in now.snapshot.open_incidents)
+    others = len(now.snapshot.open_incidents) - pages
+    if pages:
+        rest = f" and {others} more" if others else ""
+        return "firing", f"{pages} incident{'s' if pages != 1 else ''} firing{rest}"
+    if others:
+        return "warning", f"{others} warning{'s' if others != 1 else ''}"
+    if now.health is Health.WARNING:
+        return "warning", "Something is not quite well"
+    return "well", "All is well"
