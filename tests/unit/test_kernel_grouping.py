@@ -36,21 +36,50 @@ def fold(*lines: KernelLine, memory: Json = None, now: float = NOW) -> dict[str,
     return {one.key: one for one in found}
 
 
-def test_one_record_becomes_one_occurrence_per_kind_naming_host_device_and_lines() -> None:
+RECOVERED = "pcieport 0000:00:00.0: AER: device recovery successful"
+NOT_RECOVERED = "pcieport 0000:00:00.0: AER: device recovery failed"
+
+
+def test_one_record_becomes_one_occurrence_naming_host_device_and_lines() -> None:
     found = fold(line(FATAL), line(STATUS), line(CMPLT))
-    assert list(found) == [
-        "kernel_log/worker/pcie.aer.fatal/0000:00:00.0",
-        "kernel_log/worker/pcie.cmplt_to/0000:00:00.0",
-    ]
+    assert list(found) == ["kernel_log/worker/pcie.aer.fatal/0000:00:00.0"]
     fatal = found["kernel_log/worker/pcie.aer.fatal/0000:00:00.0"]
     assert (fatal.verdict, fatal.nature, fatal.severity) == (Verdict.FAIL, Nature.OCCURRENCE, Severity.PAGE)
     assert fatal.labels == {"host": "worker", "kind": "pcie.aer.fatal", "device": "0000:00:00.0"}
-    assert [one.text for one in fatal.evidence] == [FATAL, STATUS.strip()]
+    assert [one.text for one in fatal.evidence] == [FATAL, STATUS.strip(), CMPLT.strip()]
     assert fatal.evidence[0].source == "worker kernel"
     assert fatal.count == 1
     assert "worker" in fatal.summary
     assert "0000:00:00.0" in fatal.summary
     assert "power-cycle" in fatal.advice
+
+
+def test_a_completion_timeout_belongs_to_the_record_of_its_device_and_is_named_in_its_words() -> None:
+    found = fold(line(FATAL), line(STATUS), line(CMPLT), line(RECOVERED, at=NOW + 3))
+    (fatal,) = found.values()
+    assert fatal.summary == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery tried"
+    assert (fatal.count, len(fatal.evidence)) == (1, 4)
+
+
+def test_a_completion_timeout_alone_or_of_another_device_or_much_later_pages_by_itself() -> None:
+    alone = {"kernel_log/worker/pcie.cmplt_to/0000:00:00.0"}
+    found = fold(line(CMPLT))
+    assert set(found) == alone
+    assert next(iter(found.values())).severity is Severity.PAGE
+    assert len(fold(line(FATAL.replace("0000:00:00.0", "0000:05:00.0")), line(CMPLT))) == 2
+    assert len(fold(line(FATAL), line(CMPLT, at=NOW + 60))) == 2
+    assert set(fold(line(CMPLT), line(RECOVERED))) == alone | {"kernel_log/worker/pcie.aer.recovery/0000:00:00.0"}
+
+
+def test_what_follows_a_record_folds_into_it_though_it_comes_with_the_next_batch() -> None:
+    """The live stream brings lines as they are printed; a recovery takes its seconds."""
+    _, memory = observations("worker", [line(FATAL)], MATCHER, NOW, None)
+    stored = json.loads(json.dumps(memory))
+    found, _ = observations("worker", [line(CMPLT, at=NOW + 1), line(NOT_RECOVERED, at=NOW + 2)], MATCHER, NOW, stored)
+    (one,) = found
+    assert one.key == "kernel_log/worker/pcie.aer.fatal/0000:00:00.0"
+    assert one.summary == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery failed"
+    assert one.severity is Severity.PAGE
 
 
 def test_repeats_fold_into_one_occurrence_with_count_first_and_last() -> None:

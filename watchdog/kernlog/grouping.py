@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from watchdog.kernlog.aftermath import Aftermath
 from watchdog.kernlog.bursts import Bursts
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
@@ -28,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 @dataclass(slots=True)
 class _Group:
-    """Lines of one kind and device."""
+    """Lines of one kind and device. `also` are the words of what followed a record, each once."""
 
     gravest: Finding
     severity: Severity = Severity.INFO
@@ -38,13 +39,20 @@ class _Group:
     evidence: list[Evidence] = field(default_factory=list)
     last: Finding | None = None
     living: bool = False
+    also: dict[str, None] = field(default_factory=dict)
+    advice: str = ""
 
-    def add(self, line: KernelLine, finding: Finding, severity: Severity, source: str) -> None:
-        if not finding.detail:
+    def add(self, line: KernelLine, finding: Finding, severity: Severity, source: str, also: str) -> None:
+        if also:
+            self.also[also] = None
+        if also and self.count:
+            if severity.rank > self.severity.rank:
+                self.severity, self.advice = severity, finding.advice
+        elif not finding.detail:
             self.last = finding
             self.count += _lost(line.message) if finding.kind == MISSED else 1
             if severity.rank > self.severity.rank or self.count == 1:
-                self.gravest, self.severity = finding, severity
+                self.gravest, self.severity, self.advice = finding, severity, finding.advice
             self.living = self.living or not line.post_mortem
             if line.at is not None:
                 self.first_at = line.at if self.first_at is None else min(self.first_at, line.at)
@@ -67,11 +75,13 @@ def observations(
     """One observation per kind and device found in `lines`, in order of appearance, and what to remember.
 
     `now` is Unix seconds; `memory` is what the previous call returned, None at the first. Keys are
-    `kernel_log/<host>/<kind>/<device or ->`. Continuation lines join their record and never speak alone. Lines of
-    programs are passed over. Old lines from before the first contact are told once, as history.
+    `kernel_log/<host>/<kind>/<device or ->`. Continuation lines join their record and never speak alone, and what
+    follows a PCIe error record within seconds is folded into it. Lines of programs are passed over. Old lines from
+    before the first contact are told once, as history.
     """
+    stored = memory if isinstance(memory, Mapping) else {}
     groups: dict[tuple[str, str], _Group] = {}
-    bursts = Bursts(memory.get("bursts") if isinstance(memory, Mapping) else None)
+    bursts, aftermath = Bursts(stored.get("bursts")), Aftermath(stored.get("pcie"))
     records = Records()
     old: list[tuple[KernelLine, Finding]] = []
     suppressed = False
@@ -86,14 +96,15 @@ def observations(
         if _is_history(line, now):
             old.append((line, finding))
             continue
+        at = line.at if line.at is not None else now
+        finding, also = aftermath.join(finding, at)
         group = _group(groups, finding)
         if group is not None:
-            severity = _severity(finding, matcher, bursts, line.at if line.at is not None else now)
-            group.add(line, finding, severity, f"{host} kernel")
+            group.add(line, finding, _severity(finding, matcher, bursts, at), f"{host} kernel", also)
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)
-    return tuple(found), {"bursts": bursts.remembered()}
+    return tuple(found), {"bursts": bursts.remembered(), "pcie": aftermath.remembered()}
 
 
 def _is_history(line: KernelLine, now: float) -> bool:
@@ -140,13 +151,13 @@ def _observation(host: str, key: tuple[str, str], group: _Group, now: float, sup
         labels={"host": host, "kind": kind, "device": device},
         measurements={name: value for name, value in times.items() if value is not None},
         count=group.count,
-        advice=group.gravest.advice,
+        advice=group.advice,
     )
 
 
 def _summary(host: str, device: str, group: _Group, suppressed: bool) -> str:
     where = "" if device == "-" else f" ({device})" if device != MANY else " (many devices)"
-    text = f"{host}: {group.gravest.summary}{where}"
+    text = f"{host}: {group.gravest.summary}{where}{''.join(f', {words}' for words in group.also)}"
     if group.count > 1 or suppressed:
         at_least = "at least " if suppressed else ""
         text += f", {at_least}{group.count} line{'s' if group.count > 1 else ''}"
