@@ -41,8 +41,8 @@ class Complaint:
 def complaint_in(payload: Json) -> Complaint | None:
     """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
 
-    Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, flat `{"object": "error", "message": …}`,
-    `{"detail": …}` of FastAPI, and the same inside each other as gateways wrap them.
+    Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, `{"detail": …}` of FastAPI, flat
+    `{"object": "error", "message": …}` and `{"code": 500, "msg": …}`, and the same inside each other as gateways wrap.
     """
     if not isinstance(payload, dict):
         return None
@@ -60,7 +60,8 @@ def complaint_in(payload: Json) -> Complaint | None:
     if payload.get("errors"):
         return Complaint(_text(payload["errors"]), "", _code(payload), "flat")
     named = _text(payload.get("message")) and any(payload.get(key) for key in ("type", "code", "status"))
-    return _build(payload, "flat") if named or payload.get("object") == "error" or error is True else None
+    coded = _code(payload) is not None or payload.get("object") == "error" or error is True
+    return _build(payload, "flat") if named or coded else None
 
 
 def _in_error(error: Json, payload: dict[str, Json]) -> Complaint | None:

@@ -31,10 +31,13 @@ ENGINE_DEAD = re.compile(
     r"|actor ?(died|dead)|executor (has |is )?(failed|shut ?down)"
     r"|\bthread\b.{0,30}\b(died|dead|not alive|crashed|stopped)"
 )
+_BACKENDS = r"(deployment|upstream|backend|worker|server|endpoint|instance|replica|host|responder|node|peer|provider)"
+TUNNEL_DOWN = re.compile(r"err_ngrok_\d+|\b(tunnel|endpoint) .{0,80}\b(is offline|not found)|error code: 10(33|16)\b")
 UPSTREAM_DOWN = re.compile(
     # LiteLLM, Envoy, HAProxy, SGLang router, llama-swap, Cloudflare, API gateways
-    r"no deployments? available|no (healthy|available|ready|live) (deployments?|upstreams?|backends?|workers?"
-    r"|servers?|endpoints?|instances?|replicas?|hosts?)|no (server|backend|worker|upstream)s? (is|are) available"
+    r"no (healthy|available|ready|live|active|running) (\w+ )?" + _BACKENDS + r"s?\b"
+    r"|no " + _BACKENDS + r"s? (is |are |was |were )?(available|found|ready|healthy|registered|alive|online)"
+    r"|could not (establish|open) (a )?connection|proxy error|failure to get a peer"
     r"|connection error|apiconnectionerror|cannot connect|can't connect|could not connect|failed to connect"
     r"|connect error|connection (refused|reset|aborted)|econnrefused|econnreset|all connection attempts failed"
     r"|upstream connect|unable to (reach|connect|start process)|server disconnected|bad gateway"
@@ -52,7 +55,7 @@ AT_CAPACITY = re.compile(
     r"overload|server (is )?(too )?busy|\bbusy\b|too many|at (full |max\w* )?capacity|capacity (exceeded|reached)"
     r"|queue (is |was )?(full|limit)|(exceed\w*|max\w*|full).{0,30}queue|pending requests|rate.?limit|throttl"
     r"|no (available|free|idle) slots?|no slots? (available|free)|slots? (are|is) (busy|full)"
-    r"|concurren\w+ (limit|request)"
+    r"|concurren\w+ (limit|request)|back-?pressure|higher[ -]priority request|saturated|try again later.{0,20}load"
 )
 NO_KEY = re.compile(
     r"(invalid|incorrect|missing|wrong|no|expired|malformed)[ _](api|auth\w*|access|bearer|x-api)[ _-]?"
@@ -61,7 +64,7 @@ NO_KEY = re.compile(
 )
 NO_SUCH_MODEL = re.compile(
     # vLLM, Ollama, LMDeploy, Triton, LiteLLM, transformers serve, tabbyAPI, LM Studio, llama-swap, OpenAI
-    r"model_?not_?found|unknown_model|invalid_model"
+    r"model_?not_?found|unknown_model|invalid_model|deployment_?not_?found|\bdeployment.{0,60} does not exist"
     r"|\b(unknown|invalid|no such|unrecogni[sz]ed|nonexistent) model\b(?! type)"
     r"|\bmodels?\b(?! type)[^.]{0,60}?\b(does not|doesn't|do not|did not|not) exist"
     r"|\bmodels?\b(?! type).{0,120}?\b(not found|not_found|could not be found|is unknown|not available|unavailable)"
@@ -84,3 +87,4 @@ NO_SUCH_PATH = re.compile(
     r"|404 not found|path not found|requested url"
 )
 OTHER_LIMIT = re.compile(r"max_completion_tokens")
+ONLY_THE_STATUS = re.compile(r"\W*(503\W+)?service (temporarily )?unavailable\W*$", re.IGNORECASE)

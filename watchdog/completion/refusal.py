@@ -84,6 +84,8 @@ def _by_words(status: int, complaint: Complaint) -> Reason | None:
     found: Reason | None = None
     if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
         return Reason.ENGINE_DEAD
+    if status >= 400 and phrases.TUNNEL_DOWN.search(words):
+        return Reason.UPSTREAM_DOWN
     if (
         status in _LOADING_STATUS
         and phrases.STILL_LOADING.search(words)
@@ -127,7 +129,8 @@ def _by_status(status: int, complaint: Complaint) -> Reason:
     if status == 501:
         return Reason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else Reason.NOT_FOUND
     if status == 503:
-        return Reason.UPSTREAM_DOWN if complaint.form in ("html", "text", "none", "bare") else Reason.SERVER_ERROR
+        gateway = complaint.form in ("html", "text", "none", "bare") or phrases.ONLY_THE_STATUS.match(complaint.message)
+        return Reason.UPSTREAM_DOWN if gateway else Reason.SERVER_ERROR
     known = _BY_STATUS.get(status)
     return known or (Reason.BAD_REQUEST if status < 500 else Reason.SERVER_ERROR)
 

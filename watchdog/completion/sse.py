@@ -16,7 +16,7 @@ _MATTERS = re.compile(rb'"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"
 _MOST_LINES = 32
 """Of one event. Real events are one line; without a bound, joining them again and again would cost quadratic time."""
 
-_FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:")
+_FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:", b"error:{", b"error: {")
 
 
 def looks_like_events(start: bytes) -> bool:
@@ -97,10 +97,13 @@ class EventReader:
             yield from self._dispatch_pending()
         elif line.startswith(b":"):
             self.comments += 1
-        elif self.skimming and not self._data and not _MATTERS.search(line):
+        elif self.skimming and not self._data and not _MATTERS.search(line) and not line.startswith(b"error:"):
             return  # text that goes on and on: only what can end it is still worth parsing
         elif line.startswith(b"data:"):
             yield from self._datum(line[5:].decode("utf-8", "replace").removeprefix(" "))
+        elif line.startswith((b"error:{", b"error: {")):  # older llama.cpp: the field itself is named `error`
+            self._name = "error"
+            yield from self._datum(line[6:].decode("utf-8", "replace"))
         elif line.startswith(b"event:"):
             self._name = line[6:].decode("utf-8", "replace").strip()
 
