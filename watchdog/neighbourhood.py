@@ -24,6 +24,8 @@ ROUTER_PORTS = (53, 80, 443, 22)
 LINUX_ROUTES = Path("/proc/net/route")
 DARWIN_ROUTE = "/sbin/route"
 PATIENCE_S = 3.0
+HEAD_START_S = 0.3
+"""A router that is there answers within this, and then nobody else is knocked at."""
 DENIAL_S = 0.3
 """A macOS that denies the local network says so at once; nobody waits longer to find that out."""
 
@@ -74,13 +76,17 @@ class Neighbourhood:
         return await _first([asyncio.ensure_future(knock(Door(address, port))) for port in self._ports])
 
     async def look(self, doors: Iterable[Door]) -> Look:
-        """Look at the router and at all targets at once, until somebody answers, at most for some seconds.
+        """Look at the router, and a moment later at all targets, until somebody answers, at most for some seconds.
 
         Targets on this very machine are left out: they answer without any network.
         """
         others = [door for door in doors if not self.is_here(door.host)]
         address = await self.gateway()
         router = None if address is None else asyncio.ensure_future(self.knock_at_router(address))
+        if router is not None and self._platform != "darwin":
+            await asyncio.wait((router,), timeout=HEAD_START_S)
+            if router.done() and router.result().answer is Answer.HERE:
+                return Look(router.result(), (), self._all_addresses(others))  # targets need not be bothered
         targets: list[asyncio.Future[Knock]] = [asyncio.ensure_future(knock(door)) for door in others]
         knocks = await _until_answered(router, targets, is_darwin=self._platform == "darwin")
         seen = [task.result() for task in targets if task in knocks]
@@ -89,9 +95,12 @@ class Neighbourhood:
         return Look(
             gateway=None if address is None else _result(router, knocks, address),
             targets=tuple(seen),
-            target_addresses=frozenset().union(*(self.addresses(door.host) for door in others)),
+            target_addresses=self._all_addresses(others),
             is_darwin=self._platform == "darwin",
         )
+
+    def _all_addresses(self, doors: Iterable[Door]) -> frozenset[str]:
+        return frozenset().union(*(self.addresses(door.host) for door in doors))
 
     async def _on_link(self, one: Knock) -> Knock:
         host = one.address.rpartition(":")[0].strip("[]")

@@ -268,3 +268,18 @@ async def test_a_check_that_never_completes_is_told_as_late_and_again_when_it_co
         await lan.pass_time(600)
         assert lan.kinds[-1] == "RESOLVED"
         assert lan.selfwatch.complete()
+
+
+async def test_of_many_targets_only_those_reached_last_are_knocked_at(tmp_path: Path) -> None:
+    config = configuration()
+    many = tuple(
+        replace(config.servers[0], name=f"s{number}", base_url=f"http://192.0.2.{100 + number}/v1", hosts=())
+        for number in range(40)
+    )
+    async with Lan(tmp_path, replace(config, servers=many, hosts=())) as lan:
+        await lan.pass_time(130)
+        lan.around.down = {f"192.0.2.{100 + number}" for number in range(40) if number != 33}
+        lan.around.router_is_silent = True
+        await lan.pass_time(400)
+        assert len(lan.pages) == 39, "one that answers proves the road"
+        assert lan.around.most_knocked == 16

@@ -32,7 +32,7 @@ class PretendedNeighbourhood(Neighbourhood):
         self.unplugged = False
         self.down: set[str] = set()
         """Hosts (as in a door) that do not answer at all."""
-        self.looks = 0
+        self.most_knocked = 0
 
     def reaches(self, host: str) -> bool:
         """Whether packets come to `host` and back."""
@@ -46,8 +46,8 @@ class PretendedNeighbourhood(Neighbourhood):
         return Knock(address, Answer.SILENT if silent else Answer.HERE)
 
     async def look(self, doors: Iterable[Door]) -> Look:
-        self.looks += 1
         others = [door for door in doors if not self.is_here(door.host)]
+        self.most_knocked = max(self.most_knocked, len(others))
         knocks = tuple(
             Knock(f"{door.host}:{door.port}", Answer.HERE if self.reaches(door.host) else Answer.SILENT)
             for door in others
@@ -96,7 +96,7 @@ class Lan:
         config = config or configuration()
         servers = tuple(
             replace(server, base_url=f"http://192.0.2.{20 + number}:8000/v1")
-            if "192.0.2.10" in server.base_url
+            if "//192.0.2.10:" in server.base_url
             else server
             for number, server in enumerate(config.servers)
         )

@@ -131,3 +131,34 @@ async def test_a_look_is_over_as_soon_as_the_router_answers(tmp_path: Path) -> N
     assert seen.target_addresses == {"192.0.2.10"}
     server.close()
     await server.wait_closed()
+
+
+@little_endian
+async def test_targets_are_not_bothered_while_the_router_answers(tmp_path: Path) -> None:
+    heard = []
+
+    def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(writer.get_extra_info("sockname")[1])
+        writer.close()
+
+    router = await asyncio.start_server(note, "127.0.0.1", 0)
+    target = await asyncio.start_server(note, "127.0.0.1", 0)
+    router_port, target_port = (server.sockets[0].getsockname()[1] for server in (router, target))
+    routes = tmp_path / "route"
+    routes.write_text(HEAD + "lo\t00000000\t0100007F\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+
+    class OnLoopback(Neighbourhood):
+        def is_here(self, host: str) -> bool:
+            return False  # loopback stands for another machine here
+
+    around = OnLoopback(platform="linux", routes=routes, ports=(router_port,))
+    await around.look([Door("127.0.0.1", target_port)])
+    await asyncio.sleep(0.05)
+    assert heard == [router_port]
+    router.close()
+    await router.wait_closed()
+    routes.write_text(HEAD)
+    seen = await around.look([Door("127.0.0.1", target_port)])
+    assert (seen.gateway, [knocked.answer for knocked in seen.targets]) == (None, [Answer.HERE])
+    target.close()
+    await target.wait_closed()

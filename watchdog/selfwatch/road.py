@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from watchdog.clock import Clock
-from watchdog.model import Json, Observation
+from watchdog.model import Json, Observation, Verdict
 from watchdog.neighbourhood import Door, Neighbourhood
 from watchdog.sight import Answer, Proof, Road, concerns_road, excused_by_road, judge_road
 
@@ -15,6 +16,7 @@ FRESH_S = 5.0
 PROOF_LASTS_S = 7 * 86400.0
 """A router that was not seen to answer for so long proves nothing by its silence."""
 WRITE_EVERY_S = 86400.0
+MOST_WITNESSES = 16
 
 
 class OwnRoad:
@@ -26,6 +28,7 @@ class OwnRoad:
         self._neighbourhood = neighbourhood
         self._doors: Mapping[str, Door] = {}
         self._proof = self._written = _proof_of(memory)
+        self._reached: dict[Door, float] = {}
         self._road: tuple[float, Road] | None = None
         self._looking = asyncio.Lock()
         self.blind_since: float | None = None
@@ -40,11 +43,14 @@ class OwnRoad:
     def watch(self, doors: Mapping[str, Door]) -> None:
         """Judge about these targets from now on (by check key)."""
         self._doors = doors
+        self._reached = {door: at for door, at in self._reached.items() if door in set(doors.values())}
         self._road = None
 
     async def judged(self, observation: Observation) -> Observation:
         """`observation`, or unknown with the reason `blind` when our own road is proven to be down."""
         door = self._doors.get(observation.key)
+        if door is not None and observation.verdict is Verdict.PASS:
+            self._reached[door] = self._clock.monotonic()
         if door is None or not concerns_road(observation) or self._neighbourhood.is_here(door.host):
             return observation
         road = await self._look()
@@ -71,7 +77,7 @@ class OwnRoad:
         if (await self._neighbourhood.knock_at_router(address)).answer is Answer.HERE:
             self._proof = Proof(address, self._clock.wall())
         elif before is not None and before.address == address:
-            look = await self._neighbourhood.look(self._doors.values())
+            look = await self._neighbourhood.look(self._witnesses())
             if any(knock.answer is Answer.HERE for knock in look.targets):
                 self._proof = None
         if _worth_writing(self._written, self._proof):
@@ -83,9 +89,17 @@ class OwnRoad:
         async with self._looking:
             now = self._clock.monotonic()
             if self._road is None or now - self._road[0] > FRESH_S:
-                look = await self._neighbourhood.look(dict.fromkeys(self._doors.values()))
+                look = await self._neighbourhood.look(self._witnesses())
+                hosts = {door.host for door in self._doors.values()}
+                known = frozenset().union(*(self._neighbourhood.addresses(host) for host in hosts))
+                look = replace(look, target_addresses=look.target_addresses | known)
                 self._road = (self._clock.monotonic(), judge_road(look, self._known()))
             return self._road[1]
+
+    def _witnesses(self) -> list[Door]:
+        """Where to knock: the targets that were reached last, for they answer most likely. Never a thousand at once."""
+        doors = sorted(set(self._doors.values()), key=lambda door: -self._reached.get(door, 0.0))
+        return doors[:MOST_WITNESSES]
 
     def _known(self) -> Proof | None:
         proof = self._proof
