@@ -7,29 +7,48 @@ from datetime import UTC, datetime
 
 _PRIORITY = re.compile(r"<(\d{1,4})>(?:1 (?=\d{4}-))?")
 _DECODED = re.compile(
-    r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|res\d|local\d) *:[a-z]{3,7} *: ?"
+    r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|res\d|local\d) *: {0,8}[a-z]{3,7} *: ?"
 )
 _STAMP = re.compile(r"\[ {0,12}(\d{1,10}\.\d{1,9})(?:@\d{1,3})?\] ?")
 _OTHER_STAMP = re.compile(
     r"\[(?: {0,8}[+-]\d{1,9}\.\d{1,9}|\.\.\.| {0,8}[CT]\d{1,8}|[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d(?::\d\d)?"
     r"|(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d{1,9})? \d{4})"
-    r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?))\] ?"
+    r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?))\](?:: ?| )?"
 )
 _ISO = re.compile(
     r"(?:[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d| UTC\b)?)"
-    r"(?: [A-Z]{3,5}\b)?:? "
+    r"(?: (?:GMT|MSK|[A-Z]{2,4}T)(?= ))?:? "
 )
+_DMESG_ISO = re.compile(r",\d{6}[+-]\d\d:\d\d$")
+"""Only `dmesg --time-format iso` writes a comma and six digits; no host and no program stand behind it."""
 _SHORT = re.compile(
     r"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) {1,2}(\d{1,2})(?: (\d{4}))? (\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?"
     r"(?: (\d{4})(?= ))? "
 )
+_LOCAL = re.compile(r"(?:\d{1,2}月|[^\W\d_]{2,9}\.?) {1,2}\d{1,2}\.? \d\d:\d\d:\d\d(?:[.,]\d{1,9})? ")
+"""The time of journalctl and syslog in a language other than English; its month is not read."""
 _UNIX = re.compile(r"(\d{9,10}\.\d{3,9}) (?=[A-Za-z])")
-_CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
-_KERNEL = re.compile(r" {0,2}(?:[A-Za-z0-9][\w.-]{0,63} )?kernel(?:(?:\[\d{1,7}\])?:(?: |$|(?=\S))| - - (?:- )?)")
-_PROGRAM = re.compile(r"([A-Za-z0-9][\w.-]{0,63}) ([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?: ?")
-_PREFIXED = re.compile(
-    r"[\w./-]{1,120}:(?:\d{1,9}:)? ?(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:)"
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})? {1,3}")
+_KERNEL = re.compile(
+    r" {0,2}(?:[A-Za-z0-9][\w.-]{0,63} )?(?:kern\.[a-z]{3,7} )?kernel"
+    r"(?:(?:\[\d{1,7}\])?:(?: |$|(?=\S))| - - (?:- )?)"
 )
+_PROGRAM = re.compile(
+    r"([A-Za-z0-9][\w.-]{0,63}) (?:[a-z]{2,8}\.[a-z]{3,7} )?([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?: ?"
+)
+_PROGRAM_ALONE = re.compile(r"[A-Za-z_(][\w./@+()-]{0,63}\[\d{1,10}\]: ?")
+_PREFIXED = re.compile(
+    r"(?:[\w./-]{1,120}:(?:\d{1,9}:)? ?|[\w.-]{1,64} login: {0,4}|[^\s\[\]]{1,80}[#$] ?|\(XEN\) )"
+    r"(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:|kern: {0,8}[a-z]{3,7}: \[)"
+)
+_QUOTED = re.compile(r"(?:[ \t]{0,8}(?:>|&gt;)){1,12} ?|[`|] ?|[-*•] (?!-)")
+"""Marks of mails and web pages in front of a pasted line."""
+_SET_OFF = re.compile(
+    r"(?:[ \t\xa0\ufeff>|`*\"'•-]|&gt;|=20){1,48}"
+    r"(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|<\d{1,3}>|\[[A-Z][a-z]{2} [A-Z][a-z]{2} |kernel: |\d{4}-\d\d-\d\d[T ]\d\d:"
+    r"|(?:\d{1,2}月|[^\W\d_]{2,9}\.?) {1,2}\d{1,2} \d\d:\d\d:\d\d )"
+)
+"""The same and blanks, before what shows by its time that a line begins there; other blanks belong to the message."""
 _INIT = re.compile(r"(?:systemd(?:-[\w-]{1,32})?|cloud-init|dracut[\w-]{0,32}|init|udevd|kmsg)\[\d{1,10}\]: ")
 _DRIVERS = frozenset(
     (
@@ -44,13 +63,28 @@ _DRIVERS = frozenset(
         "nvidia",
         "igb",
         "xhci_hcd",
+        "arm-smmu",
+        "arm-smmu-v3",
+        "thermal",
+        "EDAC",
+        "NMI",
+        "Internal",
+        "Memory",
+        "Unhandled",
+        "divide",
+        "double",
+        "invalid",
     )
 )
 """First words of kernel messages that would pass for a host name where a log has times but no host."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
+_CONTROL = re.compile(r"(?:#0[0-3][0-7])+")
+"""How rsyslog writes a tab at the start of a message."""
+
 MAX_PREFIXES = 8
+_MARKS = frozenset(" \t\xa0\ufeff>|`*\"'•-&=")
 
 
 def strip_prefix(text: str, year: int | None) -> tuple[str, float | None, float | None, bool | None]:
@@ -64,6 +98,8 @@ def strip_prefix(text: str, year: int | None) -> tuple[str, float | None, float 
         if not prefix.strip_one():
             break
     message = text[prefix.place :]
+    if message.startswith("#0"):
+        message = _CONTROL.sub("\t", message, count=1)
     if prefix.kernel and _INIT.match(message):
         prefix.kernel = False
     return message, prefix.at, prefix.monotonic_s, prefix.kernel
@@ -80,6 +116,7 @@ class _Prefix:
         self.monotonic_s: float | None = None
         self.kernel: bool | None = None
         self.timed = False
+        self.calendar = False
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         match = pattern.match(self.text, self.place)
@@ -92,13 +129,15 @@ class _Prefix:
         if self.kernel is False:
             return False
         char = self.text[self.place : self.place + 1]
+        if self.place == 0 and char in _MARKS and (self.take(_SET_OFF) or self.take(_QUOTED)):
+            return True
         if char == "[":
             return self.bracket()
-        if char == "<" or char.islower():
-            return self.facility() or self.writer()
-        if char.isdigit():
-            return self.numeric() or self.writer()
-        return (char.isupper() and not self.timed and (self.short() or self.iso())) or self.writer()
+        if (char == "<" or char.islower()) and self.facility():
+            return True
+        if char.isdigit() and self.numeric():
+            return True
+        return (char.isalpha() and not self.timed and (self.short() or self.iso() or self.local())) or self.writer()
 
     def facility(self) -> bool:
         if match := self.take(_PRIORITY):
@@ -126,7 +165,7 @@ class _Prefix:
         if match := self.take(_UNIX):
             self.at = float(match[1])
         elif not self.take(_CLOCK):
-            return False
+            return not self.timed and self.local()
         self.timed = True
         return True
 
@@ -135,6 +174,14 @@ class _Prefix:
         if match is None:
             return False
         self.at, self.timed = _moment(match[1]), True
+        if _DMESG_ISO.search(match[1]):
+            self.kernel = True
+        return True
+
+    def local(self) -> bool:
+        if not self.take(_LOCAL):
+            return False
+        self.timed = self.calendar = True
         return True
 
     def short(self) -> bool:
@@ -143,7 +190,7 @@ class _Prefix:
             return False
         month, day, year_before, hour, minute, second, year_after = match.groups()
         year = int(year_before or year_after or self.year or 0)
-        self.timed = True
+        self.timed = self.calendar = True
         if year:
             numbers = (_MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second))
             self.at = _utc(year, *numbers)
@@ -156,6 +203,9 @@ class _Prefix:
             return True
         if not self.timed:
             return self.take(_PREFIXED) is not None
+        if self.calendar and not self.kernel and self.take(_PROGRAM_ALONE):
+            self.kernel = False
+            return False
         match = _PROGRAM.match(self.text, self.place)
         if match is None or match[1] in _DRIVERS or (self.kernel and not match[3]):
             return False
