@@ -32,6 +32,7 @@ from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.service_manager import FailedStarts, ServiceManager
 from watchdog.store import MAINTENANCE, PLAN, Store
+from watchdog.web.part import WebPart
 
 log = structlog.get_logger("daemon")
 
@@ -50,6 +51,7 @@ class _Parts:
     chat: ChatClient
     selfwatch: SelfWatch
     heartbeat: Heartbeat
+    web: WebPart
 
 
 class Daemon:
@@ -74,6 +76,7 @@ class Daemon:
         self._receivers_changed = asyncio.Event()
         self._running: dict[str, tuple[object, Check]] = {}
         self._last_seen: dict[str, tuple[str, str]] = {}
+        self._observed: Callable[[Observation], None] = lambda _seen: None
         self._run_soon: Callable[[Iterable[str]], None] = lambda _keys: None
 
     def stop(self) -> None:
@@ -99,10 +102,13 @@ class Daemon:
         ingest = Ingest(store, AlertPlan.from_config(config), self._clock, redactor=_redactor(config))
         selfwatch = SelfWatch(store, ingest, self._clock, self._neighbourhood)
         scheduler = Scheduler(self._clock, self._taking(ingest, selfwatch), store.memory)
+        web = WebPart(store, scheduler, self._clock)
+        web.check_of, web.run_check, self._observed = self._running_check, scheduler.run_once, web.observed
+        ingest.noticed = web.changed
         self._run_soon = scheduler.run_soon
         selfwatch.round_now, selfwatch.completed_at = scheduler.round_now, scheduler.last_completed_at.get
         heartbeat = Heartbeat(self._clock, ingest, lambda: _pulse(selfwatch, store))
-        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat)
+        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat, web)
         await ingest.start()
         await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
@@ -113,6 +119,7 @@ class Daemon:
                 group.create_task(self._tick(ingest, selfwatch), name="tick"),
                 group.create_task(selfwatch.run(), name="self"),
                 group.create_task(heartbeat.run(), name="heartbeat"),
+                group.create_task(web.run(), name="web"),
                 group.create_task(self._reloading(parts), name="reload"),
                 group.create_task(self._attend(parts), name="service manager"),
             ]
@@ -133,8 +140,10 @@ class Daemon:
         await parts.ingest.take(PLAN, CheckResult((), memory=runs))
         windows = [maintenance_to_json(window) for window in parts.ingest.plan.maintenance]
         await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
-        parts.scheduler.replace(checks)
-        parts.selfwatch.watch(config, {check.key: check.interval_s for check in checks})
+        parts.web.follow(config)
+        scheduled = [check for check in checks if not parts.web.is_scraped(check)]
+        parts.scheduler.replace(scheduled)
+        parts.selfwatch.watch(config, {check.key: check.interval_s for check in scheduled})
         parts.heartbeat.follow(config.heartbeat)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
@@ -163,6 +172,7 @@ class Daemon:
                 judged = await selfwatch.judged(result)
                 for seen in judged.observations:
                     self._log(seen)
+                    self._observed(seen)
                     self._run_soon(early(seen, ingest.plan.runs_on, self._running_check))
                 await ingest.take(key, judged)
 
@@ -189,7 +199,8 @@ class Daemon:
             config = parts.config
             redactor = _redactor(config)
             receivers = {row.name: build(row, redactor) for row in config.receivers}
-            outbox = asyncio.create_task(Outbox(parts.store, parts.ingest, receivers, self._clock).run())
+            outbox_now = Outbox(parts.store, parts.ingest, receivers, self._clock, attempted=parts.web.attempted)
+            outbox = asyncio.create_task(outbox_now.run())
             try:
                 while (parts.config.receivers, parts.config.alerting) == (config.receivers, config.alerting):
                     changed = asyncio.create_task(self._receivers_changed.wait())

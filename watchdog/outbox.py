@@ -56,16 +56,19 @@ class Outbox:
         *,
         zone: tzinfo | None = None,
         chance: Callable[[], float] = random.random,
+        attempted: Callable[[Delivery, Outcome], None] = lambda _delivery, _outcome: None,
     ) -> None:
         """Deliver to `receivers` (by name, each of them in the plan of `ingest`), and hear of news from `ingest`.
 
-        `chance` gives numbers from 0 to 1 for the jitter of pauses; `zone` is for times in messages.
+        `chance` gives numbers from 0 to 1 for the jitter of pauses; `zone` is for times in messages; `attempted` hears
+        of every attempt and what became of it.
         """
         self._store = store
         self._ingest = ingest
         self._clock = clock
         self._zone = zone
         self._chance = chance
+        self._attempted = attempted
         settings = {row.name: row for row in ingest.plan.receivers}
         self._lines = {name: _Line(receiver, settings[name]) for name, receiver in receivers.items()}
         self._expire_s = ingest.plan.alerting.expire_delivery_s
@@ -180,6 +183,7 @@ class Outbox:
         began = self._clock.monotonic()
         outcome = await line.receiver.send(delivery, text, now)
         outcome = Outcome(outcome.reason, outcome.detail, self._clock.monotonic() - began)
+        self._attempted(delivery, outcome)
         if outcome.delivered:
             await self._arrived(line, delivery, outcome)
         else:

@@ -23,6 +23,7 @@ from watchdog.model import (
     Json,
     Nature,
     Observation,
+    TransitionKind,
     Verdict,
 )
 from watchdog.policy import DELIVERY_PREFIX, OUTBOX_LIMIT, AlertPlan
@@ -61,6 +62,8 @@ class Ingest:
         self._full: set[str] = set()
         self._tidied_at = self._mended_at = clock.monotonic()
         self.wake: Callable[[Iterable[str]], None] = lambda _receivers: None
+        self.noticed: Callable[[Incident, TransitionKind], None] = lambda _incident, _change: None
+        """Hears of every change of an incident, once it is written."""
 
     @property
     def plan(self) -> AlertPlan:
@@ -209,6 +212,9 @@ class Ingest:
             finally:
                 self.wake(draft.receivers)
         log_decisions(draft)
+        for incident, said, _decision in draft.decisions:
+            if said is not None:
+                self.noticed(incident, said.kind)
         overflowing = draft.full - self._full
         self._full |= draft.full
         for receiver in overflowing:
