@@ -12,8 +12,9 @@ from watchdog.checks.vitals_request import Looked, look
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
 from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+from watchdog.quantity import gib
 from watchdog.ssh import HostError, Session, reading
-from watchdog.vitals import VitalsMemory, figures, gib, judge, merged, summary
+from watchdog.vitals import VitalsMemory, figures, judge, merged, summary
 
 SAMPLES = 3
 BETWEEN_S = 2.0

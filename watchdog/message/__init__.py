@@ -3,7 +3,8 @@
 from watchdog.message.clean import clean_block, clean_line
 from watchdog.message.redaction import REDACTED, Redactor, redact
 from watchdog.message.rehearsal import rehearsal
-from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, render, span
+from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, render
+from watchdog.quantity import span
 
 __all__ = [
     "BODY_LIMIT",

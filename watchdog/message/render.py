@@ -20,6 +20,7 @@ from watchdog.model import (
     StepReason,
     Text,
 )
+from watchdog.quantity import span
 
 TITLE_LIMIT = 80
 BODY_LIMIT = 1500
@@ -37,21 +38,6 @@ _LOOK_AT: Mapping[str, str] = {
     "vitals": "memory, GPU and uptime of {host}",
     "self": "`inference-watchdog status` and the log of inference-watchdog itself",
 }
-
-
-def span(duration_s: float) -> str:
-    """A duration for people: `40 s`, `6 min`, `3 h 20 min`, `2 d 4 h`."""
-    seconds = max(0, round(duration_s))
-    if seconds < 90:
-        return f"{seconds} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def _local(at: float, zone: tzinfo | None) -> datetime:

@@ -12,6 +12,7 @@ from watchdog.model.delivery import (
     OutcomeReason,
     Text,
 )
+from watchdog.model.diagnosis import Confidence, Diagnosis
 from watchdog.model.observation import (
     Check,
     CheckResult,
@@ -44,8 +45,10 @@ __all__ = [
     "Cause",
     "Check",
     "CheckResult",
+    "Confidence",
     "Delivery",
     "DeliveryState",
+    "Diagnosis",
     "Evidence",
     "Incident",
     "IncidentStatus",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from watchdog.model.diagnosis import Diagnosis
 from watchdog.model.observation import Evidence, Nature, Severity
 
 
@@ -132,7 +133,8 @@ class Incident:
     """One trouble from its trigger to its end, under one id.
 
     `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
-    last seen. `told` says per receiver what has been queued for it. `end_reason` says why it closed.
+    last seen. `told` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is the
+    newest, None where nobody looks for a cause.
     """
 
     id: str
@@ -156,3 +158,4 @@ class Incident:
     labels: Mapping[str, str] = field(default_factory=dict)
     told: Mapping[str, Told] = field(default_factory=dict)
     acknowledged_at: float | None = None
+    diagnosis: Diagnosis | None = None

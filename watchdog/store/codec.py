@@ -7,6 +7,8 @@ from typing import Any
 
 from watchdog.model import (
     Cause,
+    Confidence,
+    Diagnosis,
     Evidence,
     Incident,
     IncidentStatus,
@@ -87,13 +89,14 @@ def incident_to_text(incident: Incident) -> str:
             "end_reason": incident.end_reason,
             "last_good_at": incident.last_good_at,
             "count": incident.count,
-            "evidence": [[fact.at, fact.source, fact.text] for fact in incident.evidence],
+            "evidence": _evidence_to_json(incident.evidence),
             "advice": incident.advice,
             "labels": dict(incident.labels),
             "told": {
                 name: [told.severity, told.at, told.reminders, told.count] for name, told in incident.told.items()
             },
             "acknowledged_at": incident.acknowledged_at,
+            "diagnosis": _diagnosis_to_json(incident.diagnosis),
         }
     )
 
@@ -110,11 +113,44 @@ def incident_from_text(text: str) -> Incident:
         opened_severity=Severity(raw["opened_severity"]),
         status=IncidentStatus(raw["status"]),
         end_reason=None if raw["end_reason"] is None else StepReason(raw["end_reason"]),
-        evidence=tuple(Evidence(at, source, said) for at, source, said in raw["evidence"]),
+        evidence=_evidence_from_json(raw["evidence"]),
         advice=raw["advice"],
         labels=raw["labels"],
         told={name: Told(Severity(row[0]), row[1], row[2], row[3]) for name, row in raw["told"].items()},
         acknowledged_at=raw["acknowledged_at"],
+        diagnosis=_diagnosis_from_json(raw.get("diagnosis")),
+    )
+
+
+def _evidence_to_json(evidence: tuple[Evidence, ...]) -> Json:
+    return [[fact.at, fact.source, fact.text] for fact in evidence]
+
+
+def _evidence_from_json(raw: Json) -> tuple[Evidence, ...]:
+    return tuple(Evidence(at, source, said) for at, source, said in raw)
+
+
+def _diagnosis_to_json(diagnosis: Diagnosis | None) -> Json:
+    if diagnosis is None:
+        return None
+    return {
+        "name": diagnosis.name,
+        "confidence": diagnosis.confidence,
+        "short": diagnosis.short,
+        "sentence": diagnosis.sentence,
+        "evidence": _evidence_to_json(diagnosis.evidence),
+        "look_at": diagnosis.look_at,
+    }
+
+
+def _diagnosis_from_json(raw: Json) -> Diagnosis | None:
+    if raw is None:
+        return None
+    plain = ("name", "short", "sentence", "look_at")
+    return Diagnosis(
+        **{name: raw[name] for name in plain},
+        confidence=Confidence(raw["confidence"]),
+        evidence=_evidence_from_json(raw["evidence"]),
     )
 
 

@@ -5,7 +5,7 @@ from watchdog.vitals.judge import JudgedGpu, Load, gpu_words, judge
 from watchdog.vitals.memory import VitalsMemory
 from watchdog.vitals.power import Bounds, PowerHistory
 from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merged, read_vitals
-from watchdog.vitals.words import gib, summary
+from watchdog.vitals.words import summary
 
 __all__ = [
     "Bounds",
@@ -17,7 +17,6 @@ __all__ = [
     "Vitals",
     "VitalsMemory",
     "figures",
-    "gib",
     "gpu_words",
     "judge",
     "loads_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from watchdog.quantity import gib
 from watchdog.vitals.judge import JudgedGpu, gpu_words
 from watchdog.vitals.reading import GpuTool, Vitals
 
@@ -14,11 +15,6 @@ _TOOL = {
     GpuTool.SLOW: "nvidia-smi gave no answer within 8 s",
     GpuTool.FAILED: "nvidia-smi failed",
 }
-
-
-def gib(size: float) -> str:
-    """Bytes for people: `23.4 GiB`, `512 MiB`."""
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
 def summary(vitals: Vitals, gpus: Sequence[JudgedGpu]) -> str:
