@@ -24,7 +24,7 @@ ENGINE_SURELY_DEAD = re.compile(
 ENGINE_DEAD = re.compile(
     # vLLM EngineCore / EngineDeadError / MQEngineDeadError, SGLang scheduler, TRT-LLM, Ollama runner, LM Studio
     r"\bhealthcheck\b|llm is unavailable"
-    r"|\bengine\b.{0,40}\b(died|dead|stopped|crashed|exited|not alive|terminated|is not running|shut ?down)"
+    r"|\bengine\b.{0,40}\b(died|dead|stopped|crashed|exited|not alive|terminated|is not running|unavailable|shut ?down)"
     r"|\b(runner|worker|scheduler|detokenizer|executor|generation|generator|inference|model)( \w+){0,2}"
     r" (has |was |is |have )?(been )?(unexpectedly )?"
     r"(terminated|died|dead|crashed|not alive|no longer (running|alive)|stopped)\b"
@@ -55,7 +55,8 @@ AT_CAPACITY = re.compile(
     r"overload|server (is )?(too )?busy|\bbusy\b|too many|at (full |max\w* )?capacity|capacity (exceeded|reached)"
     r"|queue (is |was )?(full|limit)|(exceed\w*|max\w*|full).{0,30}queue|pending requests|rate.?limit|throttl"
     r"|no (available|free|idle) slots?|no slots? (available|free)|slots? (are|is) (busy|full)"
-    r"|concurren\w+ (limit|request)|back-?pressure|higher[ -]priority request|saturated|try again later.{0,20}load"
+    r"|concurren\w+ (limit|request)|request limit|back-?pressure|higher[ -]priority request"
+    r"|\bsaturated\b"
 )
 NO_KEY = re.compile(
     r"(invalid|incorrect|missing|wrong|no|expired|malformed)[ _](api|auth\w*|access|bearer|x-api)[ _-]?"
@@ -71,7 +72,8 @@ NO_SUCH_MODEL = re.compile(
     r"|\bmodels?\b(?! type).{0,120}?\b(is|are|was|currently) (not |un)(served|loaded|registered|recogni[sz]ed|valid"
     r"|deployed|present|in the|supported by this server)"
     r"|no models? (is |are )?(currently )?(loaded|named|called|found|matching|available)|server is pinned"
-    r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel|no (router|handler|deployments?) for .{0,30}model"
+    r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel|no (\w+ ){1,3}for .{0,30}model"
+    r"|\bmodels?\b.{0,60} (has|have) not been (loaded|deployed|registered|found)"
     r"|model (is |was |has been )?unloaded|not a valid model (id|name)|deployments? for model|try pulling"
 )
 NONE_LOADED = re.compile(
@@ -87,4 +89,5 @@ NO_SUCH_PATH = re.compile(
     r"|404 not found|path not found|requested url"
 )
 OTHER_LIMIT = re.compile(r"max_completion_tokens")
-ONLY_THE_STATUS = re.compile(r"\W*(503\W+)?service (temporarily )?unavailable\W*$", re.IGNORECASE)
+NO_CAUSE_GIVEN = re.compile(r"service (is )?(temporarily |currently )?unavailable|\btemporarily unavailable")
+"""Under 503: all that is said is that what should answer does not."""

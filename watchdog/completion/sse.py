@@ -12,11 +12,17 @@ from collections.abc import Iterator
 
 from watchdog.model import Json
 
-_MATTERS = re.compile(rb'"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"\s*:\s*\{|\[DONE\]')
+_MATTERS = re.compile(rb'^error:|"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"\s*:\s*\{|\[DONE\]')
 _MOST_LINES = 32
 """Of one event. Real events are one line; without a bound, joining them again and again would cost quadratic time."""
 
-_FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:", b"error:{", b"error: {")
+_ERROR_FIELD = (b"error:{", b"error: {")
+"""Older llama.cpp names the field itself `error`."""
+
+_BARE_ERROR = b'{"error"'
+"""Ollama and some proxies write the JSON of an error into the open stream as it is, without `data:`."""
+
+_FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:", *_ERROR_FIELD)
 
 
 def looks_like_events(start: bytes) -> bool:
@@ -97,13 +103,15 @@ class EventReader:
             yield from self._dispatch_pending()
         elif line.startswith(b":"):
             self.comments += 1
-        elif self.skimming and not self._data and not _MATTERS.search(line) and not line.startswith(b"error:"):
+        elif self.skimming and not self._data and not _MATTERS.search(line):
             return  # text that goes on and on: only what can end it is still worth parsing
         elif line.startswith(b"data:"):
             yield from self._datum(line[5:].decode("utf-8", "replace").removeprefix(" "))
-        elif line.startswith((b"error:{", b"error: {")):  # older llama.cpp: the field itself is named `error`
+        elif line.startswith(_ERROR_FIELD):
             self._name = "error"
             yield from self._datum(line[6:].decode("utf-8", "replace"))
+        elif line.startswith(_BARE_ERROR):
+            yield from self._datum(line.decode("utf-8", "replace"))
         elif line.startswith(b"event:"):
             self._name = line[6:].decode("utf-8", "replace").strip()
 
