@@ -160,14 +160,14 @@ async def silence(request: Request, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(LONG_S)
 
 
-def recorded(name: str, *, scale: float = 1.0, framing: str = "") -> Player:
-    """Play a recorded reply of the corpus: its status, headers, body pieces at their times, and its end.
+def recorded(name: str, *, scale: float = 1.0, framing: str = "", root: Path = RESPONSES) -> Player:
+    """Play a recorded reply of the corpus in `root`: its status, headers, body pieces at their times, and its end.
 
     `scale` shortens the times (60 recorded seconds become `60 * scale`). `framing` is `chunked`, `close` or `length`;
     by default as the engines frame streams and plain replies.
     """
-    meta = json.loads((RESPONSES / f"{name}.meta.json").read_text())
-    body = (RESPONSES / meta["file"]).read_bytes()
+    meta = json.loads((root / f"{name}.meta.json").read_text())
+    body = (root / meta["file"]).read_bytes()
     streamed = meta["file"].endswith(".sse")
     how = framing or ("chunked" if streamed else "length")
     timeline = [(at * scale, what) for at, what in meta.get("timeline", []) if what != "client timeout"]
@@ -201,15 +201,15 @@ def recorded(name: str, *, scale: float = 1.0, framing: str = "") -> Player:
     return play
 
 
-def expectation(name: str) -> dict[str, Any]:
+def expectation(name: str, root: Path = RESPONSES) -> dict[str, Any]:
     """What a recorded reply must be judged as."""
-    expect: dict[str, Any] = json.loads((RESPONSES / f"{name}.expect.json").read_text())
+    expect: dict[str, Any] = json.loads((root / f"{name}.expect.json").read_text())
     return expect
 
 
-def recorded_names() -> list[str]:
+def recorded_names(root: Path = RESPONSES) -> list[str]:
     """Every recorded reply."""
-    return sorted(path.name.removesuffix(".meta.json") for path in RESPONSES.glob("*.meta.json"))
+    return sorted(path.name.removesuffix(".meta.json") for path in root.glob("*.meta.json"))
 
 
 # Hostile servers

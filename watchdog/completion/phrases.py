@@ -32,7 +32,7 @@ ENGINE_DEAD = re.compile(
     r"|\bthread\b.{0,30}\b(died|dead|not alive|crashed|stopped)"
 )
 _BACKENDS = r"(deployment|upstream|backend|worker|server|endpoint|instance|replica|host|responder|node|peer|provider)"
-TUNNEL_DOWN = re.compile(r"err_ngrok_\d+|\b(tunnel|endpoint) .{0,80}\b(is offline|not found)|error code: 10(33|16)\b")
+TUNNEL_DOWN = re.compile(r"err_ngrok_\d+|\b(tunnel|endpoint) .{0,80}\bis offline|\btunnel .{0,80}not found")
 UPSTREAM_DOWN = re.compile(
     # LiteLLM, Envoy, HAProxy, SGLang router, llama-swap, Cloudflare, API gateways
     r"no (healthy|available|ready|live|active|running) (\w+ )?" + _BACKENDS + r"s?\b"
@@ -72,7 +72,8 @@ NO_SUCH_MODEL = re.compile(
     r"|\bmodels?\b(?! type).{0,120}?\b(is|are|was|currently) (not |un)(served|loaded|registered|recogni[sz]ed|valid"
     r"|deployed|present|in the|supported by this server)"
     r"|no models? (is |are )?(currently )?(loaded|named|called|found|matching|available)|server is pinned"
-    r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel|no (\w+ ){1,3}for .{0,30}model"
+    r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel"
+    r"|no (\w+ )?(router|handler|" + _BACKENDS + r")s?( found)? for .{0,30}model|no endpoints found for\b"
     r"|\bmodels?\b.{0,60} (has|have) not been (loaded|deployed|registered|found)"
     r"|model (is |was |has been )?unloaded|not a valid model (id|name)|deployments? for model|try pulling"
 )

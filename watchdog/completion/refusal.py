@@ -129,10 +129,9 @@ def _by_status(status: int, complaint: Complaint) -> Reason:
     if status == 501:
         return Reason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else Reason.NOT_FOUND
     if status == 503:
-        gateway = complaint.form in ("html", "text", "none", "bare") or phrases.NO_CAUSE_GIVEN.search(
-            complaint.message.lower()
-        )
-        return Reason.UPSTREAM_DOWN if gateway else Reason.SERVER_ERROR
+        gateways_own = complaint.form in ("html", "text", "none", "bare")
+        no_cause = phrases.NO_CAUSE_GIVEN.search(complaint.message.lower())
+        return Reason.UPSTREAM_DOWN if gateways_own or no_cause else Reason.SERVER_ERROR
     known = _BY_STATUS.get(status)
     return known or (Reason.BAD_REQUEST if status < 500 else Reason.SERVER_ERROR)
 
