@@ -102,12 +102,19 @@ async def test_kill_9_while_firing_neither_repeats_the_trigger_nor_loses_the_res
     await healthy(night)
     night.rig.chat.mode = Mode.ERROR
     await until(lambda: night.titles("FIRING deepseek"), what="the trigger")
+    await until(lambda: acknowledged(night, "FIRING"), what="our own note that it was delivered")
     await night.daemon.kill()
     await night.daemon.start()
     await asyncio.sleep(4)
     night.rig.chat.mode = Mode.OK
     await until(lambda: night.titles("RESOLVED deepseek"), what="the resolve")
     assert len(night.titles("FIRING deepseek")) == 1
+
+
+def acknowledged(night: Night, kind: str) -> bool:
+    """Whether the daemon has noted the delivery: killed before that, it must send again."""
+    with Reader.open(night.daemon.state_dir) as reader:
+        return any(view.kind.value == kind and view.is_done for view in reader.deliveries())
 
 
 async def test_lines_printed_while_the_daemon_is_dead_are_told_once_when_it_is_back(night: Night) -> None:

@@ -208,6 +208,7 @@ def test_an_unknown_says_that_we_are_blind_and_a_pass_that_we_are_not() -> None:
     assert sees is not None
     assert sees.verdict is Verdict.PASS
     assert blind_observation(observed(Verdict.UNKNOWN, reason="shutdown"), was_blind=True) is None
+    assert blind_observation(observed(Verdict.UNKNOWN, reason="asleep"), was_blind=True) is None
     assert blind_observation(observed(Verdict.UNKNOWN, "self/storage"), was_blind=False) is None
 
 

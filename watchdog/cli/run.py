@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -36,10 +37,8 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     75: the state directory cannot be used now; trying again can help.
     """
     import asyncio
-    import sys
 
-    # structlog loads rich whenever it is installed, for tracebacks we do not print: 5 MiB the daemon can do without.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    without_rich()
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StoreError
     from watchdog.loading import load as load_file
@@ -82,3 +81,11 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         complain(f"Nothing was started: {error}")
         return EXIT_USAGE if isinstance(error, StateLockedError) else EXIT_TRY_AGAIN
     return EXIT_OK
+
+
+def without_rich() -> None:
+    """Keep structlog from loading rich, which it does wherever rich is installed, for tracebacks we do not print.
+
+    That is 5 MiB the daemon can do without (design §11). Call it before structlog is first imported.
+    """
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an import is refused

@@ -12,8 +12,8 @@ HOST_DOWN_REASONS = frozenset({"silent", "unroutable", "refused"})
 """Reasons of `kernel_log/<host>` that mean the whole machine cannot be reached (design §5.2)."""
 OWN_ROAD_REASON = "blind"
 """Reason of an unknown observation when our own road to the network is gone (design §5.1)."""
-NEVER_BLIND_REASONS = frozenset({"shutdown"})
-"""Unknown observations that say nothing about our sight: we are stopping."""
+NEVER_BLIND_REASONS = frozenset({"shutdown", "asleep"})
+"""Unknown observations that say nothing about our sight: we are stopping; an on-demand server holds no model."""
 NEVER_BLIND_KEYS = ("self/", "vitals/")
 """Keys whose blindness is no incident: vitals are evidence, `kernel_log/<host>` speaks of a host that is not read."""
 
