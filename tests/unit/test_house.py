@@ -43,7 +43,8 @@ def test_the_command_line_imports_neither_apprise_nor_asyncssh_nor_a_web_server(
 @pytest.mark.parametrize("module", ["watchdog.daemon", "watchdog.ssh", "watchdog.checks.kernel_log"])
 def test_the_daemon_imports_no_apprise_no_rich_table_and_no_ssh_server(module: str) -> None:
     heavy = ("apprise", "asyncssh.sftp_server", "aiohttp.web", "rich.table", "watchdog.demo.rig")
-    code = f"import sys; from watchdog.cli.run import without_rich; without_rich(); import {module}; print([name for name in {heavy!r} if name in sys.modules])"
+    start = f"import sys; from watchdog.cli.run import without_rich; without_rich(); import {module}"
+    code = f"{start}; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
 
