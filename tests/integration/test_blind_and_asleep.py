@@ -243,6 +243,19 @@ async def test_what_is_known_of_the_router_survives_a_restart_without_network(tm
         assert lan.pages == []
 
 
+async def test_a_blind_time_is_stated_also_when_we_are_stopped_in_it(tmp_path: Path) -> None:
+    async with Lan(tmp_path) as lan:
+        await lan.pass_time(130)
+        lan.around.unplugged = True
+        await lan.pass_time(300)
+        assert await lan.blind_windows() == []
+        await lan.stop()
+        ((began_at, ended_at, reason),) = await lan.blind_windows()
+        assert (reason, ended_at) == ("blind", lan.station.clock.wall())
+        assert ended_at - began_at > 100
+        await lan.start()
+
+
 async def test_a_clock_that_jumps_for_ever_delays_an_alert_but_never_hides_it(tmp_path: Path) -> None:
     async with Lan(tmp_path) as lan:
         await lan.pass_time(130)

@@ -121,9 +121,13 @@ class SelfWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._beat(), name="clocks")
-            group.create_task(self._follow_up(), name="own road")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._beat(), name="clocks")
+                group.create_task(self._follow_up(), name="own road")
+        finally:
+            if self._road.blind_since is not None:
+                await self._record(self._road.blind_since, self._clock.wall(), f"blind: {self._road.why}")
 
     async def _beat(self) -> None:
         """Does nothing but feel the clocks, so that only a real gap makes it late."""
