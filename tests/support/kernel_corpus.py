@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 COPIED = Path(__file__).parents[1] / "fixtures" / "corpus"
+HELD_OUT = Path(__file__).parents[1] / "fixtures" / "kernel" / "heldout.jsonl"
 IN_PLACE = Path(
     os.environ.get("INFERENCE_WATCHDOG_CORPUS_IN_PLACE", Path(__file__).parents[3] / "shared" / "corpus-in-place")
 )
@@ -48,6 +49,11 @@ class Excerpt:
 def copied_lines() -> list[Labelled]:
     """The corpus that belongs to the project."""
     return _lines(COPIED / "kernel-lines.dev.jsonl")
+
+
+def held_out_lines() -> list[Labelled]:
+    """Lines gathered and labelled without a look at the rules (tests/fixtures/kernel/README.md)."""
+    return _lines(HELD_OUT)
 
 
 def in_place_lines() -> list[Labelled]:
