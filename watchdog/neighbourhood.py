@@ -62,9 +62,14 @@ class Neighbourhood:
         self._ports = ports
         self._addresses: dict[str, frozenset[str]] = {}
 
+    @property
+    def is_darwin(self) -> bool:
+        """Whether this is macOS, which may deny the local network to a program."""
+        return self._platform == "darwin"
+
     async def gateway(self) -> str | None:
         """The address of the router of the default route (IPv4), or None: no such route, or it cannot be known."""
-        if self._platform == "darwin":
+        if self.is_darwin:
             return darwin_gateway(await _route_get("default"))
         try:
             return linux_gateway(self._routes.read_text(encoding="ascii"))
@@ -83,20 +88,20 @@ class Neighbourhood:
         others = [door for door in doors if not self.is_here(door.host)]
         address = await self.gateway()
         router = None if address is None else asyncio.ensure_future(self.knock_at_router(address))
-        if router is not None and self._platform != "darwin":
+        if router is not None and not self.is_darwin:
             await asyncio.wait((router,), timeout=HEAD_START_S)
             if router.done() and router.result().answer is Answer.HERE:
                 return Look(router.result(), (), self._all_addresses(others))  # targets need not be bothered
         targets: list[asyncio.Future[Knock]] = [asyncio.ensure_future(knock(door)) for door in others]
-        knocks = await _until_answered(router, targets, is_darwin=self._platform == "darwin")
+        knocks = await _until_answered(router, targets, is_darwin=self.is_darwin)
         seen = [task.result() for task in targets if task in knocks]
-        if self._platform == "darwin":
+        if self.is_darwin:
             seen = [await self._on_link(one) for one in seen]
         return Look(
             gateway=None if address is None else _result(router, knocks, address),
             targets=tuple(seen),
             target_addresses=self._all_addresses(others),
-            is_darwin=self._platform == "darwin",
+            is_darwin=self.is_darwin,
         )
 
     def _all_addresses(self, doors: Iterable[Door]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from watchdog.clock import Clock
 from watchdog.model import Json, Observation, Verdict
 from watchdog.neighbourhood import Door, Neighbourhood
-from watchdog.sight import Answer, Proof, Road, concerns_road, excused_by_road, judge_road
+from watchdog.sight import Answer, Proof, Road, RoadState, concerns_road, excused_by_road, judge_road
 
 FRESH_S = 5.0
 """Targets that fail together share one look around."""
@@ -88,6 +88,8 @@ class OwnRoad:
     async def _look(self) -> Road:
         async with self._looking:
             now = self._clock.monotonic()
+            if self._known() is None and not self._neighbourhood.is_darwin:
+                return Road(RoadState.UNDECIDED, "no router is known")  # no look could excuse anybody: do not wait
             if self._road is None or now - self._road[0] > FRESH_S:
                 look = await self._neighbourhood.look(self._witnesses())
                 hosts = {door.host for door in self._doors.values()}
