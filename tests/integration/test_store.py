@@ -238,7 +238,7 @@ async def test_many_takes_at_once_share_a_few_commits(tmp_path: Path) -> None:
 
     await store._do(lambda db: db.set_trace_callback(count))
     for number in range(500):
-        store.note((observed(at=NOW + number),))
+        store.note(Commit(observations=(observed(at=NOW + number),), hurried=False))
     assert len(await store.history(KEY, 0, 2e9)) == 500
     await asyncio.gather(*(store.commit(Commit(observations=(observed(at=NOW + number),))) for number in range(500)))
     await store._do(lambda db: db.set_trace_callback(None))

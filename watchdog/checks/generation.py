@@ -84,7 +84,7 @@ class GenerationCheck:
         if progress is not None:
             observations.append(progress)
         remembered = outcome.memory
-        return CheckResult(tuple(observations), remembered if remembered != memory else None)
+        return CheckResult(tuple(observations), remembered if remembered != memory else None, forgettable=True)
 
     async def probe(self, memory: Json | None, now: float) -> ProbeOutcome:
         """Probe once and give everything that was seen; `run` makes observations of it."""

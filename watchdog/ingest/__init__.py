@@ -103,7 +103,7 @@ class Ingest:
         draft = Draft()
         self._board.observe(result.observations, now, draft)
         memory = None if result.memory is None else (check_key, result.memory)
-        await self._write(draft, memory=memory)
+        await self._write(draft, memory=memory, forgettable=result.forgettable)
         await self._tell_storage()
 
     async def tick(self, now: float | None = None, *, aging: bool = True) -> None:
@@ -196,12 +196,12 @@ class Ingest:
         observation = own_observation(key, verdict, reason, summary, now, advice=advice, labels=labels)
         await self._observe(observation, now)
 
-    async def _write(self, draft: Draft, memory: tuple[str, Json] | None = None) -> None:
+    async def _write(self, draft: Draft, memory: tuple[str, Json] | None = None, *, forgettable: bool = False) -> None:
         """Commit a draft, wake who has something new, log what was said, tell of a full outbox."""
-        commit = draft.commit(memory)
-        if not commit.tracks and not commit.matters:
-            if commit.observations:
-                self._store.note(commit.observations)
+        commit = draft.commit(memory, forgettable=forgettable)
+        if commit.can_wait:
+            if commit.observations or commit.tracks or commit.memory is not None:
+                self._store.note(commit)
         else:
             try:
                 await self._store.commit(commit)

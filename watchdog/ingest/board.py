@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
-from watchdog.message import Redactor, clean_line, render
+from watchdog.ingest.evidence import FACTS, facts_of, joined, made_safe
+from watchdog.ingest.scenery import Scenery
+from watchdog.message import Redactor, render
 from watchdog.model import (
     Evidence,
     Incident,
@@ -44,10 +46,6 @@ from watchdog.policy.plan import BLIND_PREFIX
 from watchdog.store import Commit, Queued
 from watchdog.tracker import Step, retired, step
 
-_FACTS = 16
-"""Evidence kept with an incident: the first half from its beginning, the rest the newest."""
-_TEXT_LIMIT = 500
-
 
 @dataclass(slots=True)
 class Draft:
@@ -59,8 +57,9 @@ class Draft:
     messages: list[Queued] = field(default_factory=list)
     decisions: list[tuple[Incident, Transition | None, Decision]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
+    hurried: bool = False
 
-    def commit(self, memory: tuple[str, Json] | None) -> Commit:
+    def commit(self, memory: tuple[str, Json] | None, *, forgettable: bool = False) -> Commit:
         """The same as a transaction, with what the check wants to remember."""
         return Commit(
             observations=tuple(self.observations),
@@ -68,6 +67,8 @@ class Draft:
             incidents=tuple(self.incidents.values()),
             messages=tuple(self.messages),
             memory=memory,
+            forgettable=forgettable,
+            hurried=self.hurried,
         )
 
     @property
@@ -97,6 +98,7 @@ class Board:
         self._depth = depth
         self._last_id = ""
         self._strikes: dict[str, tuple[Evidence, ...]] = {}
+        self._scenery = Scenery()
 
     def load(self, tracks: Mapping[str, TrackState], incidents: Iterable[Incident], last_id: str) -> None:
         """Take over what was stored; states and incidents that lost each other (a repaired database) agree again."""
@@ -124,12 +126,20 @@ class Board:
     def observe(self, observations: Iterable[Observation], now: float, draft: Draft) -> None:
         """Take observations in, in their order."""
         for raw in observations:
-            observation = self._made_safe(raw)
+            observation = self._scenery.dated(made_safe(raw, self.redactor))
             draft.observations.append(observation)
+            self._scenery.note(observation)
             self._track(observation, now, draft)
             blind = blind_observation(observation, was_blind=BLIND_PREFIX + observation.key in self.tracks)
             if blind is not None:
                 self._track(blind, now, draft)
+            for key in self._scenery.concerned(observation, self.plan, self.open):
+                diagnosed = self._diagnosed(self.open[key], now)
+                if diagnosed is not self.open[key]:
+                    self._keep(diagnosed, key, draft)
+
+    def _diagnosed(self, incident: Incident, now: float) -> Incident:
+        return self._scenery.diagnosed(incident, self.plan, self.open, now)
 
     def age(self, now: float, draft: Draft) -> None:
         """Let time pass: occurrences go quiet, then reminders, silences and folded incidents are looked at."""
@@ -144,7 +154,8 @@ class Board:
         for key in [key for key in self.tracks if not self.plan.covers(key)]:
             self._move(key, retired(self.tracks[key]), None, now, draft)
             self.tracks.pop(key, None)
-            draft.tracks[key] = None
+            draft.tracks[key], draft.hurried = None, True
+        self._scenery.forget(self.plan)
         known = {receiver.name for receiver in self.plan.receivers}
         for key, incident in self.open.items():
             told = {name: what for name, what in incident.told.items() if name in known}
@@ -175,13 +186,13 @@ class Board:
         incident = self.open.get(key)
         said = moved.transition
         if observation is not None and failing and said is not None and said.kind is TransitionKind.OPENED:
-            incident = self._opened(observation, moved.state, now)
+            incident = self._diagnosed(self._opened(observation, moved.state, now), now)
         elif observation is not None and failing and incident is not None:
-            incident = self._continued(incident, observation, moved.state, now)
+            incident = self._diagnosed(self._continued(incident, observation, moved.state, now), now)
         elif said is not None and incident is not None:
             incident = ended(incident, said.reason, said.kind, now)
         elif observation is not None and failing:
-            self._strikes[key] = (*self._strikes.get(key, ()), *_facts(observation))[-_FACTS:]
+            self._strikes[key] = (*self._strikes.get(key, ()), *facts_of(observation))[-FACTS:]
         if moved.state.phase is Phase.OK:
             self._strikes.pop(key, None)
         if incident is not None and (failing or said is not None):
@@ -194,11 +205,12 @@ class Board:
         if over:
             # An occurrence that is over, or sight that came back, leaves nothing to track: keys must not pile up.
             if self.tracks.pop(key, None) is not None:
-                draft.tracks[key] = None
+                draft.tracks[key], draft.hurried = None, True
             return
         self.tracks[key] = state
         if before is None or not _same_but_for_last_good(before, state):
             draft.tracks[key] = state
+            draft.hurried |= not _only_passed(before, state)
 
     def _keep(self, incident: Incident, key: str, draft: Draft) -> None:
         draft.incidents[incident.id] = incident
@@ -222,7 +234,7 @@ class Board:
             last_at=now,
             last_good_at=state.last_good_at,
             count=state.count,
-            evidence=_merged(self._strikes.pop(observation.key, ()), _facts(observation)),
+            evidence=joined(self._strikes.pop(observation.key, ()), facts_of(observation)),
             advice=observation.advice,
             labels=observation.labels,
         )
@@ -237,7 +249,7 @@ class Board:
             last_at=now,
             last_good_at=state.last_good_at,
             count=state.count,
-            evidence=_merged(incident.evidence, _facts(observation)),
+            evidence=joined(incident.evidence, facts_of(observation)),
             advice=observation.advice or incident.advice,
         )
 
@@ -289,29 +301,6 @@ class Board:
             end = NotificationKind.QUIET if incident.nature is Nature.OCCURRENCE else NotificationKind.RESOLVED
             self.queue(incident, Notification(incident.id, fallback, end, incident.severity), now, draft)
 
-    def _made_safe(self, observation: Observation) -> Observation:
-        """`observation` as it may be stored and shown: no secrets, no control characters, bounded."""
-        hide = self.redactor
-
-        def safe(text: str) -> str:
-            return hide(clean_line(text[: 4 * _TEXT_LIMIT]))[:_TEXT_LIMIT]
-
-        made = (
-            clean_line(observation.key),
-            clean_line(observation.reason),
-            safe(observation.summary),
-            safe(observation.advice),
-            tuple([Evidence(fact.at, clean_line(fact.source), safe(fact.text)) for fact in observation.evidence]),
-            {clean_line(name): clean_line(value) for name, value in observation.labels.items()},
-        )
-        key, reason, summary, advice, evidence, labels = made
-        given = (observation.key, observation.reason, observation.summary, observation.advice)
-        if made[:4] == given and evidence == observation.evidence and labels == observation.labels:
-            return observation
-        return replace(
-            observation, key=key, reason=reason, summary=summary, advice=advice, evidence=evidence, labels=labels
-        )
-
 
 def _same_but_for_last_good(before: TrackState, after: TrackState) -> bool:
     """Whether a healthy key only passed once more: the history knows that, its state need not be written."""
@@ -324,22 +313,11 @@ def _same_but_for_last_good(before: TrackState, after: TrackState) -> bool:
     )
 
 
+def _only_passed(before: TrackState | None, after: TrackState) -> bool:
+    """Whether a key that was well, or is new, is well: it costs nothing if a crash loses that it was counted."""
+    was_well = before is None or (before.phase is Phase.OK and not before.fails and not before.unknowns)
+    return was_well and after.phase is Phase.OK and not after.fails and not after.unknowns
+
+
 def _told(incident: Incident, now: float) -> Told:
     return Told(incident.severity, now, 0, incident.count)
-
-
-def _facts(observation: Observation) -> tuple[Evidence, ...]:
-    """The evidence an observation brings; a condition also says itself what it saw."""
-    if observation.nature is Nature.OCCURRENCE:
-        return observation.evidence
-    own = Evidence(observation.at, observation.reason, observation.summary)
-    return (own, *observation.evidence)
-
-
-def _merged(old: tuple[Evidence, ...], new: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Both, each fact once; when there are too many, the beginning and the newest are kept."""
-    merged = tuple(dict.fromkeys((*old, *new)))
-    if len(merged) <= _FACTS:
-        return merged
-    half = _FACTS // 2
-    return (*merged[:half], *merged[-half:])

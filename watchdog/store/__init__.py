@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TextIO, TypeVar
 
 from watchdog.errors import StoreError
-from watchdog.model import Delivery, Incident, Json, Observation, Outcome, Silence, TrackState
+from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
 from watchdog.store import deliveries, files, reads, requests
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
@@ -139,12 +139,14 @@ class Store:
         rows = self._writer.do_now(lambda db: db.execute("SELECT max(id) FROM incidents").fetchone())
         return str(rows[0] or "")
 
-    def note(self, observations: tuple[Observation, ...]) -> None:
-        """Write observations that changed nothing, with the next transaction; nobody waits for that.
+    def note(self, commit: Commit) -> None:
+        """Write what only says that all is well, with the next transaction; nobody waits for that.
 
         A thousand healthy servers cost one transaction a second this way, and a crash loses a second of "all is well".
         """
-        self._writer.do_soon(lambda db: apply(db, Commit(observations=observations)))
+        self._writer.do_soon(lambda db: apply(db, commit))
+        if commit.memory is not None:
+            self._memories[commit.memory[0]] = commit.memory[1]
 
     async def commit(self, commit: Commit) -> None:
         """Write `commit` in one transaction, at once. What matters survives a power cut."""

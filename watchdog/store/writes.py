@@ -28,18 +28,29 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Everything one step wants written. A track of None forgets its key; `memory` is (check key, value)."""
+    """Everything one step wants written. A track of None forgets its key; `memory` is (check key, value).
+
+    What is not `hurried` may be written a second later, if it does not matter either: a crash may then lose it.
+    `forgettable`: the memory only holds what can be found out again.
+    """
 
     observations: tuple[Observation, ...] = ()
     tracks: Mapping[str, TrackState | None] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     messages: tuple[Queued, ...] = ()
     memory: tuple[str, Json] | None = None
+    forgettable: bool = False
+    hurried: bool = True
 
     @property
     def matters(self) -> bool:
         """Whether losing it in a power cut would lose an alert or read a line twice."""
-        return bool(self.messages or self.incidents or self.memory is not None)
+        return bool(self.messages or self.incidents or (self.memory is not None and not self.forgettable))
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it may be written with whatever is written next."""
+        return not self.hurried and not self.matters
 
 
 def apply(connection: sqlite3.Connection, commit: Commit) -> dict[str, int]:
