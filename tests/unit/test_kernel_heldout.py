@@ -81,7 +81,7 @@ PRECURSORS = (
     "igb 0000:09:00.1: AER: aer_status: 0x00004000, aer_mask: 0x00000000",
     "arm-smmu-v3 arm-smmu-v3.0.auto: CMD_SYNC timeout at 0x00017d73",
     "AMD-Vi: Completion-Wait loop timed out",
-    "mlx5_core 0000:61:00.0: wait_func:1132:(pid 1411): CREATE_DCT(0x710) timeout. Will cause a leak of a command resource",
+    "mlx5_core 0000:61:00.0: wait_func:1132:(pid 14): CREATE_DCT timeout. Will cause a leak of a command resource",
     "NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.",
     "{1}[Hardware Error]: event severity: fatal",
     "SError Interrupt on CPU4, code 0x00000000be000011 -- SError",
