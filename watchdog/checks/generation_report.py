@@ -114,7 +114,10 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
     measurements = {"duration_s": outcome.shown_duration_s, "resent": float(outcome.resent)}
     if outcome.verdict is Verdict.PASS:
         speeds = {"ttft_s": outcome.judgement.ttft_s, "tokens_per_s": outcome.judgement.tokens_per_s}
+        counted = outcome.judgement.completion_tokens
+        speeds["completion_tokens"] = None if counted is None else float(counted)
         measurements |= {name: value for name, value in speeds.items() if value is not None}
+    measurements |= _seen_of_engine(outcome)
     return Observation(
         key=f"generation/{server.name}",
         verdict=outcome.verdict,
@@ -130,27 +133,49 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
     )
 
 
+def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
+    """What the engine's metrics and the last HTTP status say, as numbers for a diagnosis; nothing for a good reply."""
+    if outcome.verdict is Verdict.PASS:
+        return {}
+    sample, status = outcome.after, outcome.judgement.http_status
+    known = {
+        "http_status": None if status is None else float(status),
+        "engine_answered": None if sample is None else 1.0,
+        "engine_running": None if sample is None else sample.running,
+        "engine_waiting": None if sample is None else sample.waiting,
+    }
+    if outcome.change.movement is not Movement.UNKNOWN:
+        known[f"engine_{outcome.change.movement.value}"] = 1.0
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def evidence_of(server: ServerSettings, outcome: ProbeOutcome) -> tuple[Evidence, ...]:
-    """Each attempt, what the engine's counters did, and whether another model answered."""
+    """Each attempt in one line, the last with what the engine's counters did; and whether another model answered."""
     found: list[Evidence] = []
     several = len(outcome.attempts) > 1
+    ended_at = outcome.at + outcome.duration_s
     for number, attempt in enumerate(outcome.attempts, 1):
         if attempt.reason is Reason.OK and not several:
             continue
         status = "" if attempt.http_status is None else f" (HTTP {attempt.http_status})"
         detail = f": {attempt.detail}" if attempt.detail else ""
         text = f"{attempt.reason.value}{status} after {attempt.duration_s:.2f} s{detail}"
-        found.append(
-            Evidence(outcome.at + outcome.duration_s, "probe", f"attempt {number}: {text}" if several else text)
-        )
-    words = movement_words(outcome.change, outcome.after, outcome.window_s)
-    if outcome.judgement.reason in UNANSWERED:
-        engine = outcome.sample.engine if outcome.sample is not None else "metrics"
-        found.append(Evidence(None, engine, words or outcome.trouble or "the counters say nothing"))
+        if number == len(outcome.attempts):
+            text += _counters(outcome)
+        found.append(Evidence(ended_at, "probe", f"attempt {number}: {text}" if several else text))
     answered = outcome.judgement.model
     if server.model and answered and outcome.verdict is Verdict.PASS and answered != server.model:
         found.append(Evidence(None, "probe", f"another model answers: {one_line(answered, 80)}"))
     return tuple(found)
+
+
+def _counters(outcome: ProbeOutcome) -> str:
+    """What the engine's counters say about an unanswered probe, to be put behind it."""
+    if outcome.judgement.reason not in UNANSWERED:
+        return ""
+    words = movement_words(outcome.change, outcome.after, outcome.window_s)
+    engine = outcome.sample.engine if outcome.sample is not None else "metrics"
+    return f"; {engine}: {words or outcome.trouble or 'the counters say nothing'}"
 
 
 def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:

@@ -1,12 +1,10 @@
 """Facts about one host, drawn from its vitals, the reading of its kernel log, and what its kernel said.
 
 A host's state counts only from when the trouble began; of two looks the newer one is right. What the kernel said is
-set beside the first miss, with the host's clock corrected to ours.
+set beside the first miss.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from watchdog.diagnosis.facts import Fact, Seen
 from watchdog.diagnosis.scene import HostView, Scene
@@ -30,8 +28,9 @@ _GPU = ("gpu.",)
 _STUCK = ("lockup", "hung_task", "oops", "panic", "serror", "hw.fatal", "mce")
 _ANSWERED = frozenset(
     {
-        "ok", "low_memory", "key_refused", "host_key_changed", "host_key_unknown", "command_failed", "truncated", "stderr",
-        "no_permission", "no_journal", "empty_boot", "gap", "corrupt", "behind", "restarted", "refused", "reset", "not_ssh",
+        "ok", "low_memory", "key_refused", "host_key_changed", "host_key_unknown", "command_failed", "truncated",
+        "stderr", "no_permission", "no_journal", "empty_boot", "gap", "corrupt", "behind", "restarted", "refused",
+        "reset", "not_ssh",
     }
 )  # fmt: skip
 """Reasons of a reading that prove that something on the machine answered, be it only its kernel."""
@@ -122,14 +121,14 @@ def _memory(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
 def _kernel(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     found: dict[Fact, Seen] = {}
     since = scene.incident.since
-    for one in sorted(host.occurrences, key=lambda incident: _first_at(incident, host)):
-        at = _first_at(one, host)
-        if one.last_at - host.clock_offset_s < since - KERNEL_S:
+    for one in sorted(host.occurrences, key=_first_at):
+        at = _first_at(one)
+        if one.last_at < since - KERNEL_S:
             continue
         before = at <= since + FIRST_PROBE_S
         device = one.labels.get("device", "-")
         what = one.reason if device in {"-", "(many)"} else f"{one.reason} on {device}"
-        seen = Seen(f"{host.name}: {what} {_beside(at, since)}", _raw(one, host))
+        seen = Seen(f"{host.name}: {what} {_beside(at, since)}", one.evidence[:1])
         fact = _fact_of(one, before=before)
         if fact is not None:
             found.setdefault(fact, seen)
@@ -167,25 +166,9 @@ def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     return found
 
 
-def _first_at(one: Incident, host: HostView) -> float:
-    """When the kernel first said it, by our clock."""
-    stamps = [fact.at for fact in one.evidence if fact.at is not None]
-    return (min(stamps) - host.clock_offset_s) if stamps else one.since
-
-
-def _raw(one: Incident, host: HostView) -> tuple[Evidence, ...]:
-    return corrected(one.evidence[:1], host)
-
-
-def corrected(evidence: Iterable[Evidence], host: HostView) -> tuple[Evidence, ...]:
-    """Evidence dated by the host's clock, dated by ours; its source then says how far the host's clock is off."""
-    offset = host.clock_offset_s
-    if not offset:
-        return tuple(evidence)
-    return tuple(
-        Evidence(None if fact.at is None else fact.at - offset, f"{fact.source} (its clock {offset:+.0f} s)", fact.text)
-        for fact in evidence
-    )
+def _first_at(one: Incident) -> float:
+    """When the kernel first said it; the times of a scene are those of our clock."""
+    return min((fact.at for fact in one.evidence if fact.at is not None), default=one.since)
 
 
 def _beside(at: float, since: float) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from watchdog.model import Incident, Observation
+from watchdog.model import Evidence, Incident, Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +22,20 @@ class HostView:
         """How far its clock is ahead of ours in seconds; 0.0 when that is not known."""
         return 0.0 if self.vitals is None else self.vitals.measurements.get("clock_offset_s", 0.0)
 
+    def dated(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+        """Evidence that bears the host's time, on our clock; its source then says how far the host's clock is off."""
+        offset = self.clock_offset_s
+        if not offset:
+            return tuple(evidence)
+        note = f"(its clock {offset:+.0f} s)"
+        return tuple(
+            Evidence(None if one.at is None else one.at - offset, f"{one.source} {note}", one.text) for one in evidence
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """An incident and what is known around it at `now` (Unix seconds).
+    """An incident and what is known around it at `now` (Unix seconds). All times are on our clock.
 
     `newest` is the newest failing observation of the incident's own key. `hosts` are those the server runs on, or the
     one host the incident is about; `servers` are the newest observations of `generation/<server>` of the servers that
