@@ -94,7 +94,7 @@ class VitalsCheck:
         drop = None if available is None else remembered.drop(available, now)
         numbers = figures(vitals, gpus, clock_offset_s=looks[0].clock_offset_s, drop=drop)
         seen = self._observation(summary(vitals, gpus), available, numbers, now)
-        return CheckResult((seen,), remembered.to_json())
+        return CheckResult((seen,), remembered.to_json(), forgettable=True)
 
     async def _look(self, session: Session, looks: list[Looked]) -> None:
         while True:
