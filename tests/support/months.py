@@ -46,6 +46,7 @@ def probe_at(at: float, chance: random.Random, *, failed: bool, slow: float = 1.
     ttft = slow * busy * 0.31 * chance.lognormvariate(0, 0.25) * (4 if chance.random() < 0.01 else 1)
     speed = 38 / busy / slow * chance.lognormvariate(0, 0.06)
     numbers = {"ttft_s": ttft, "duration_s": ttft + 4 / speed, "tokens_per_s": speed, "resent": 0.0}
+    numbers["completion_tokens"] = 5.0
     return Observation(
         key=f"generation/{SERVER}", verdict=Verdict.PASS, reason="ok", severity=Severity.PAGE,
         summary=f"text after {ttft:.2f} s", at=at, duration_s=ttft + 4 / speed, labels=labels, measurements=numbers,

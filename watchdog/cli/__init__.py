@@ -19,15 +19,20 @@ EXIT_TRY_AGAIN = 75
 """The daemon could not start for a reason that may pass, such as a full disk (sysexits.h, EX_TEMPFAIL)."""
 
 COMMANDS = {
+    "init": "from a URL and host names to a working installation, step by step",
     "run": "run the daemon",
     "check": "run every check once, now, and show what it found",
     "probe": "ask one server for text, without any configuration",
     "scan": "classify a saved kernel log",
     "validate": "check the configuration and show who hears what, when",
+    "doctor": "look over servers, hosts, keys, receivers and this machine, each with its fix",
     "test-alert": "send a trigger and a resolve to your receivers",
     "service": "let systemd or launchd run the daemon: `service install`, `service remove`",
     "notify-failure": "tell the receivers that the daemon itself has failed; for service managers",
     "status": "what is firing, pending and healthy now",
+    "history": "what was: incidents and observations of the past",
+    "report": "how the last days were: availability, times, incidents, deliveries",
+    "replay": "recorded observations through the real rules: when would you have been paged?",
     "silence": "say nothing new about something for a while, with a reason and an end",
     "unsilence": "end a silence now",
     "ack": "somebody looks at an incident: no more reminders until it ends",

@@ -64,3 +64,11 @@ def span_of(length: Length, now: float, zone: tzinfo | None) -> Span:
         shown = datetime.fromtimestamp(at, UTC).astimezone(zone)
         marks.append(shown.strftime(form))
     return Span(since_at, until_at, tuple(marks))
+
+
+def span_between(since_at: float, until_at: float, zone: tzinfo | None, marks: int = 7) -> Span:
+    """From `since_at` to `until_at` with `marks` equally spaced marks: times of day up to two days, then dates."""
+    form = "%a %H:%M" if until_at - since_at <= 2 * DAY_S else "%d %b"
+    step_s = (until_at - since_at) / (marks - 1)
+    moments = (datetime.fromtimestamp(since_at + number * step_s, UTC).astimezone(zone) for number in range(marks))
+    return Span(since_at, until_at, tuple(moment.strftime(form) for moment in moments))

@@ -60,5 +60,13 @@ def headline(now: Now) -> tuple[str, str]:
     if others:
         return "warning", f"{others} warning{'s' if others != 1 else ''}"
     if now.health is Health.WARNING:
-        return "warning", "Something is not quite well"
+        pending = [view.key.partition("/")[2] for view in now.snapshot.keys if view.phase is not Phase.OK]
+        slow = [key.partition("/")[2] for key in now.drifts]
+        words = f"{_some(pending)}: pending" if pending else f"{_some(slow)}: slower than usual"
+        return "warning", words
     return "well", "All is well"
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + rest

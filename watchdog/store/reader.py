@@ -11,7 +11,7 @@ from watchdog.model import Incident, Json, Silence
 from watchdog.store import files, reads
 from watchdog.store.codec import load
 from watchdog.store.reads import BlindWindow, DeliveryView, Point, Snapshot
-from watchdog.store.samples import Sample, samples
+from watchdog.store.samples import Cost, Sample, cost, samples
 
 
 class Reader:
@@ -59,6 +59,10 @@ class Reader:
     def samples(self, key: str, since_at: float, until_at: float) -> tuple[Sample, ...]:
         """The numbers of the observations of `key`, oldest first."""
         return samples(self._db, key, since_at, until_at)
+
+    def cost(self, key: str, since_at: float, until_at: float) -> Cost:
+        """What the probes of `key` asked of their server."""
+        return cost(self._db, key, since_at, until_at)
 
     def keys(self) -> tuple[str, ...]:
         """Every key that was ever observed, by name."""

@@ -6,13 +6,12 @@ from collections import Counter
 from urllib.parse import urlencode
 
 from watchdog.model import Nature, Verdict
+from watchdog.overview.curves import curves
 from watchdog.overview.html import Child, Html, tag
-from watchdog.overview.plot import plot
 from watchdog.overview.scene import KERNEL_LOG, Scene
-from watchdog.overview.series import Series
 from watchdog.overview.slowness import GENERATION
 from watchdog.overview.states import SIGNS, state_of
-from watchdog.overview.words import Clockface, counted, number, percent, seconds
+from watchdog.overview.words import Clockface, number, seconds
 from watchdog.store.reads import KeyView
 
 MOST_SHOWN = 100
@@ -67,7 +66,9 @@ def _server(view: KeyView, scene: Scene, clock: Clockface) -> Html:
     if "tokens_per_s" in last:
         pairs.append(("tokens/s", number(last["tokens_per_s"])))
     slow = tag("p", str(drift), class_="said") if drift is not None else None
-    return _card(view, scene, link, slow, _figures(pairs), _plots(name, series, scene) if series is not None else None)
+    words = scene.length.words
+    curve = curves(name, series, scene.span, words=words, now=scene.at) if series is not None else None
+    return _card(view, scene, link, slow, _figures(pairs), curve)
 
 
 def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
@@ -109,47 +110,3 @@ def _times(view: KeyView, scene: Scene, clock: Clockface) -> list[tuple[str, Chi
 
 def _figures(pairs: list[tuple[str, Child]]) -> Html:
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs))
-
-
-def _plots(name: str, series: Series, scene: Scene) -> Html:
-    total = series.passes + series.fails
-    share = percent(series.passes / total) if total else "–"
-    ttft, whole, speed = series.ttft, series.duration, series.speed
-    first = (
-        f"{name}, {scene.length.words}: first token {seconds(ttft.p50)} in the middle, 95 % within "
-        f"{seconds(ttft.p95)}; whole reply {seconds(whole.p50)}; {counted(series.fails, 'probe')} of {total} failed"
-    )
-    latency = plot(
-        series.buckets,
-        scene.span,
-        lines=[
-            ("line two", lambda bucket: bucket.duration.middle if bucket.duration else None),
-            ("line", lambda bucket: bucket.ttft.middle if bucket.ttft else None),
-        ],
-        band=lambda bucket: bucket.ttft,
-        unit=" s",
-        label=first,
-        now=scene.at,
-    )
-    rate = plot(
-        series.buckets,
-        scene.span,
-        lines=[("line", lambda bucket: bucket.speed.middle if bucket.speed else None)],
-        band=lambda bucket: bucket.speed,
-        unit="",
-        label=f"{name}, {scene.length.words}: {number(speed.p50)} tokens per second in the middle",
-        now=scene.at,
-    )
-    keys = [
-        tag("span", f"first token, median {seconds(ttft.p50)}", class_="key"),
-        tag("span", f"95 % within {seconds(ttft.p95)}", class_="key wide"),
-        tag("span", f"whole reply, median {seconds(whole.p50)}", class_="key two"),
-        tag("span", f"failed {series.fails} of {total} ({share} answered)", class_="key bad") if total else None,
-    ]
-    rates = [tag("span", f"tokens/s, median {number(speed.p50)}", class_="key")]
-    return tag(
-        "div",
-        tag("figure", tag("figcaption", *keys), latency),
-        tag("figure", tag("figcaption", *rates), rate),
-        class_="plots",
-    )

@@ -1,0 +1,111 @@
+"""`replay`: recorded observations through the real tracker, policy and message: who would have been told what, when."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from watchdog.cli import EXIT_OK
+from watchdog.cli.places import config_option
+
+if TYPE_CHECKING:
+    from watchdog.ingest.recording import Recording
+    from watchdog.ingest.replay import Played, Replay
+    from watchdog.policy import AlertPlan
+
+
+@click.command()
+@config_option
+@click.option("--failures", type=click.IntRange(1, 100), help="Try another number of failures that alert.")
+@click.option("--successes", type=click.IntRange(1, 100), help="Try another number of passes that resolve.")
+@click.option("--then", "then_", default="0s", metavar="DURATION", help="Let so much time pass after the last line.")
+@click.option("--full", is_flag=True, help="Show whole messages, not only their titles.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a message: at, receiver, kind, incident, title, body."
+)
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), metavar="FILE")
+def command(
+    config_file: str | None,
+    failures: int | None,
+    successes: int | None,
+    then_: str,
+    full: bool,
+    as_json: bool,
+    file: IO[str],
+) -> int:
+    """Play recorded or hand-written observations, and see when you would have been paged.
+
+    FILE (- for standard input) has one JSON object a line, as `history --observations --json` and `check --json` write
+    them, each with its time: `at` is Unix seconds, 2026-11-29T03:14:08+01:00, or just 03:14:08. Needed are `at`,
+    `check` and `verdict`; `reason`, `severity`, `summary`, `evidence` and `labels` are used when they are there.
+
+    With --config, thresholds, receivers and maintenance are those of the file; otherwise the defaults, and one receiver
+    called "you". Nothing is sent and nothing stored.
+
+    \b
+    Example:
+      inference-watchdog history --days 2 --observations --limit 9999 --json deepseek > night.jsonl
+      inference-watchdog replay --failures 2 night.jsonl
+    """
+    from watchdog.ingest.recording import read_recording
+    from watchdog.ingest.replay import Replay
+    from watchdog.loading.scalars import ScalarError, duration
+
+    try:
+        then_s = duration(then_)
+    except ScalarError as fault:
+        raise click.UsageError(f"--then: {fault.problem}") from None
+    recording = read_recording(file)
+    replay = Replay(_plan(recording, config_file, failures, successes), has_dates=recording.has_dates)
+    for seen in recording.observations:
+        _tell(replay.play(seen), full=full, as_json=as_json)
+    _tell(replay.pass_time(then_s), full=full, as_json=as_json)
+    if not as_json:
+        click.echo(_ending(replay, len(recording.observations)))
+    return EXIT_OK
+
+
+def _plan(recording: Recording, config_file: str | None, failures: int | None, successes: int | None) -> AlertPlan:
+    from watchdog.ingest.replay import default_plan, with_thresholds
+    from watchdog.policy import AlertPlan
+
+    if config_file is None:
+        return with_thresholds(default_plan(recording), failures, successes)
+    from watchdog.loading import load
+
+    return with_thresholds(AlertPlan.from_config(load(config_file).config), failures, successes)
+
+
+def _tell(messages: tuple[Played, ...], *, full: bool, as_json: bool) -> None:
+    for one in messages:
+        if as_json:
+            click.echo(json.dumps(_json(one)))
+            continue
+        click.echo(f"{one.when}  {one.receiver}: {one.title}")
+        if full:
+            click.echo("\n".join(f"            {line}" for line in one.body.splitlines()))
+
+
+def _json(one: Played) -> dict[str, Any]:
+    return {
+        "at": one.at,
+        "receiver": one.receiver,
+        "kind": one.kind.value,
+        "severity": one.severity.value,
+        "incident": one.incident_id,
+        "check": one.key,
+        "title": one.title,
+        "body": one.body,
+    }
+
+
+def _ending(replay: Replay, count: int) -> str:
+    lines = [f"{count} observations, {replay.told} messages."]
+    lines += [f"Still open at the end: {one.key}, since {replay.when(one.since)}." for one in replay.still_open]
+    if not replay.told:
+        lines.append("You would not have been told anything.")
+    for key, fails, needed in replay.pending:
+        lines.append(f"Pending at the end: {key}, {fails} of {needed} failures.")
+    return "\n".join(lines)
