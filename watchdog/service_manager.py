@@ -25,6 +25,7 @@ log = structlog.get_logger("service_manager")
 FIRST_PASS_PATIENCE_S = 30.0
 """The daemon is called ready at the latest after this: a hung server may not hold up the boot of its watchdog."""
 LOOK_S = 0.1
+_COUNT = "failed-starts.json"
 FEEDS_PER_LIMIT = 3.0
 """systemd advises to feed its watchdog at least twice within its time (sd_watchdog_enabled(3))."""
 
@@ -120,40 +121,50 @@ def _keep_alive_s(environ: Mapping[str, str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    """Counts starts that never became ready, in one small file: `Restart=always` would hide them for ever.
+    """Counts starts that never became ready: `Restart=always` would hide them for ever.
 
-    (systemd runs OnFailure= only when it gives up restarting, see Restart= in systemd.service(5).)
+    (systemd runs OnFailure= only when it gives up restarting, see Restart= in systemd.service(5).) The count is one
+    small file in the unit's RuntimeDirectory=, which outlives a restart and needs no disk. Writing raises OSError.
     """
 
-    state_dir: Path
+    directory: Path | None
     told_from: int = 3
     told_again_s: float = 3600.0
 
-    @property
-    def _file(self) -> Path:
-        return self.state_dir / "failed-starts.json"
+    @classmethod
+    def of_this_service(cls, environ: Mapping[str, str] = os.environ) -> FailedStarts:
+        """The count of the unit we run in; of nothing where no service manager gives us a directory."""
+        directory = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+        return cls(Path(directory) if directory else None)
 
-    def note(self, now: float) -> int | None:
-        """Count one more; returns the count if somebody should be told of it now, else None. Raises OSError."""
-        count, told_at = self._read()
-        self._write(count + 1, told_at)
-        return count + 1 if count + 1 >= self.told_from and not 0 <= now - told_at < self.told_again_s else None
+    def note(self, ending: str) -> None:
+        """Count one more, and how it ended."""
+        count, _, told_at = self._read()
+        self._write(count + 1, ending, told_at)
+
+    def due(self, now: float) -> tuple[int, str] | None:
+        """The count and how the last one ended, if somebody should be told now; else None. `now` is Unix seconds."""
+        count, ending, told_at = self._read()
+        return (count, ending) if count >= self.told_from and not 0 <= now - told_at < self.told_again_s else None
 
     def told(self, now: float) -> None:
-        """Somebody was told at `now`. Raises OSError."""
-        self._write(self._read()[0], now)
+        """Somebody was told at `now`."""
+        count, ending, _ = self._read()
+        self._write(count, ending, now)
 
     def clear(self) -> None:
         """A start has become ready."""
         with suppress(OSError):
-            self._file.unlink(missing_ok=True)
+            if self.directory is not None:
+                (self.directory / _COUNT).unlink(missing_ok=True)
 
-    def _write(self, count: int, told_at: float) -> None:
-        self._file.write_text(json.dumps({"count": count, "told_at": told_at}))
+    def _write(self, count: int, ending: str, told_at: float) -> None:
+        if self.directory is not None:
+            (self.directory / _COUNT).write_text(json.dumps({"count": count, "ending": ending, "told_at": told_at}))
 
-    def _read(self) -> tuple[int, float]:
+    def _read(self) -> tuple[int, str, float]:
         try:
-            kept = json.loads(self._file.read_text())
-            return int(kept["count"]), float(kept["told_at"])
+            kept = json.loads((self.directory / _COUNT).read_text()) if self.directory else {}
+            return int(kept["count"]), str(kept["ending"]), float(kept["told_at"])
         except (OSError, ValueError, KeyError, TypeError):
-            return 0, 0.0
+            return 0, "", 0.0

@@ -162,13 +162,13 @@ def test_a_service_that_never_comes_up_again_pages_at_the_third_start(installed:
     inside.run("systemctl", "start", "--no-block", UNIT)
     inside.wait(lambda: installed.alerts("NEW inference-watchdog keeps failing"), what="the page")
     time.sleep(3)
-    assert inside.show(UNIT, "ActiveState") == "activating", "it goes on trying"
+    assert inside.show(UNIT, "ActiveState") in ("activating", "deactivating"), "it goes on trying"
     assert len(installed.alerts("NEW inference-watchdog keeps failing")) == 1
     inside.run("systemctl", "stop", UNIT)
     inside.run("rm", drop_in)
     inside.run("systemctl", "daemon-reload")
     ensure_running(installed)
-    assert "failed-starts.json" not in inside.run("ls", f"{STATE}/"), "a good start ends the count"
+    assert inside.run("ls", "/run/inference-watchdog/") == "", "a good start ends the count"
 
 
 def test_an_upgrade_keeps_the_state_and_restarts(installed: Installed, packages: Packages, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE
-from watchdog.cli.places import config_option, state_dir_of, state_dir_option
+from watchdog.cli.places import config_option
 
 if TYPE_CHECKING:
     from watchdog.config import ReceiverSettings
@@ -43,80 +43,75 @@ class Ending:
         return cls("", "", "")
 
     def __str__(self) -> str:
-        return f"{self.result} ({self.code} {self.status})" if self.code else self.result or "unknown"
+        return f"{self.result} ({self.code} {self.status})" if self.code else self.result
 
 
 @click.command()
 @config_option
-@state_dir_option
+@click.option(
+    "--count", "only_count", is_flag=True, help="Count a failed start and tell nobody: for ExecStopPost= of systemd."
+)
 @click.option(
     "--if-repeated",
     is_flag=True,
-    help="Speak at the third start in a row that did not become ready, then once an hour.",
+    help="Tell of the third counted start in a row, then once an hour: for ExecStartPre= of systemd.",
 )
 @click.argument("unit", default="inference-watchdog.service")
-def command(config_file: str | None, state_dir: str | None, if_repeated: bool, unit: str) -> int:
+def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: str) -> int:
     """Tell the receivers that the daemon itself has failed. For service managers.
 
     Takes every receiver whose address can be read, also from a configuration that is broken otherwise. If none takes
     the message, it goes to the apprise URL in $INFERENCE_WATCHDOG_FALLBACK_URL or in the credential fallback_url.
 
-    The units that come with inference-watchdog call it twice: OnFailure= when systemd has given up (a configuration
-    that cannot be used), and ExecStopPost= with --if-repeated, as a service that is always restarted never fails.
+    The units that come with inference-watchdog call it from OnFailure=, when systemd has given up (a configuration
+    that cannot be used); and, as a service that is always restarted never fails, with --count after each end and with
+    --if-repeated before each start.
 
     Exit code 0: somebody was told, or nobody had to be; 2: nobody could be told.
     """
     from watchdog.clock import SystemClock
-    from watchdog.errors import StoreError
     from watchdog.service_manager import FailedStarts
 
-    ending = Ending.read(os.environ)
-    now = SystemClock().wall()
-    if not if_repeated:
-        return EXIT_OK if _speak(_look_at(config_file), unit, ending, now=now, pauses_s=PAUSES_S) else EXIT_CRITICAL
-    if ending.result in ("", "success") or ending.status == str(EXIT_USAGE):
-        return EXIT_OK  # a wanted stop, or one that OnFailure= speaks about
-    found = _look_at(config_file)
-    starts = FailedStarts(state_dir_of(state_dir, found.state_dir))
+    starts, ending, now = FailedStarts.of_this_service(), Ending.read(os.environ), SystemClock().wall()
     try:
-        times = starts.note(now)
-        if times is None:
+        if only_count:
+            # A wanted stop is none, and of a refused configuration OnFailure= speaks.
+            if ending.result not in ("", "success") and ending.status != str(EXIT_USAGE):
+                starts.note(str(ending))
             return EXIT_OK
-        # The restart waits for us: one attempt, and the next failed start tries again.
-        if not _speak(found, unit, ending, times=times, now=now):
+        if not if_repeated:
+            return EXIT_OK if _speak(config_file, unit, str(ending), now, pauses_s=PAUSES_S) else EXIT_CRITICAL
+        due = starts.due(now)
+        if due is None:
+            return EXIT_OK
+        # The start waits for us: one attempt, and the next start tries again.
+        if not _speak(config_file, unit, due[1], now, times=due[0]):
             return EXIT_CRITICAL
         starts.told(now)
     except OSError as error:
-        raise StoreError(f"the count of failed starts cannot be kept: {error}") from error
+        raise click.ClickException(f"the count of failed starts cannot be kept: {error}") from error
     return EXIT_OK
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Where the configuration is, if anywhere, what is wrong with it, and the state directory it names."""
-
-    path: Path | None
-    problems: tuple[str, ...] = ()
-    state_dir: str | None = None
+def _speak(
+    config_file: str | None, unit: str, ending: str, now: float, *, times: int = 1, pauses_s: tuple[float, ...] = ()
+) -> bool:
+    path, problems = _look_at(config_file)
+    return asyncio.run(_tell(_receivers(path), failure_text(unit, ending, problems, times), now, pauses_s))
 
 
-def _look_at(config_file: str | None) -> _Found:
+def _look_at(config_file: str | None) -> tuple[Path | None, tuple[str, ...]]:
+    """Where the configuration is, if anywhere, and what is wrong with it."""
     from watchdog.errors import ConfigError
     from watchdog.loading import load, locate
 
     path = None
     try:
         path = locate(config_file)
-        return _Found(path, state_dir=load(path).config.state_dir)
+        load(path)
     except ConfigError as error:
-        return _Found(path, tuple(str(problem) for problem in error.problems))
-
-
-def _speak(
-    found: _Found, unit: str, ending: Ending, *, now: float, times: int = 1, pauses_s: tuple[float, ...] = ()
-) -> bool:
-    text = failure_text(unit, ending, found.problems, times)
-    return asyncio.run(_tell(_receivers(found.path), text, now, pauses_s))
+        return path, tuple(str(problem) for problem in error.problems)
+    return path, ()
 
 
 def _receivers(path: Path | None) -> list[ReceiverSettings]:
@@ -143,7 +138,7 @@ def fallback(environ: Mapping[str, str]) -> ReceiverSettings | None:
     return ReceiverSettings(name="fallback", url=Secret(url)) if url else None
 
 
-def failure_text(unit: str, ending: Ending, problems: tuple[str, ...], times: int) -> Text:
+def failure_text(unit: str, ending: str, problems: tuple[str, ...], times: int) -> Text:
     """The message: what failed, why as far as is known, and what to do.
 
     It is an occurrence (NEW): this process cannot promise a resolve.
@@ -151,12 +146,12 @@ def failure_text(unit: str, ending: Ending, problems: tuple[str, ...], times: in
     from watchdog.model import Text
 
     what = "cannot start" if problems else "keeps failing" if times > 1 else "has failed"
-    why = f": {problems[0]}" if problems else f": {ending.result}" if ending.result else ""
+    why = f": {problems[0]}" if problems else f": {ending}" if ending else ""
     shown = [f"- {problem}" for problem in problems[:PROBLEMS_SHOWN]]
     more = len(problems) - len(shown)
     lines = [
         f"page · {unit} on {platform.node()}",
-        f"ended: {ending}" + (f", {times} starts in a row" if times > 1 else ""),
+        f"ended: {ending or 'unknown'}" + (f", {times} starts in a row" if times > 1 else ""),
         *shown,
         *([f"- and {more} more"] if more > 0 else []),
         "Nothing is watched until this is corrected."
