@@ -78,6 +78,13 @@ def test_a_server_with_its_own_receivers_is_heard_by_them_alone_also_when_we_are
     assert plan.receivers_for("generation/a", {}, Severity.PAGE) == ("phone", "mail")
 
 
+@pytest.mark.parametrize("kind", ["kernel_log", "follow", "vitals"])
+def test_everything_observed_of_a_configured_host_is_covered(kind: str) -> None:
+    """What is not covered is closed as no longer watched at the next reload."""
+    head = HostSettings(name="head", address="192.0.2.10", user="monitor", known_hosts="known_hosts")
+    assert AlertPlan.from_config(Config(hosts=(head,))).covers(f"{kind}/head")
+
+
 def test_a_deaf_receiver_is_not_told_of_its_own_deafness() -> None:
     plan = AlertPlan.from_config(configuration(receiver("phone"), receiver("mail")))
     assert plan.receivers_for("self/delivery/phone", {"receiver": "phone"}, Severity.WARN) == ("mail",)

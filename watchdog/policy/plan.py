@@ -53,7 +53,11 @@ class AlertPlan:
             targets += [Target(f"{kind}/{server.name}", limits, heard) for kind in ("generation", "progress")]
         for host in config.hosts:
             heard = host.receivers or every
-            for kind, counts in (("kernel_log", host.kernel_log), ("vitals", host.vitals)):
+            for kind, counts in (
+                ("kernel_log", host.kernel_log),
+                ("follow", host.kernel_log),
+                ("vitals", host.vitals),
+            ):
                 limits = _thresholds(counts.failures, counts.successes, config.alerting)
                 targets.append(Target(f"{kind}/{host.name}", limits, heard))
         return cls(
