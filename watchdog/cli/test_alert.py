@@ -45,16 +45,18 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
     if strangers:
         raise click.UsageError(f"no receiver is called {', '.join(strangers)}; there are: {', '.join(known)}")
     names = receivers or tuple(known)
-    views = asyncio.run(_send(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
+    views = asyncio.run(send_test(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
     for view in views:
-        click.echo(_line(view))
+        click.echo(line(view))
     good = len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views)
     if not good:
         click.echo("Not everything arrived. Correct the receiver and try again.", err=True)
     return EXIT_OK if good else EXIT_CRITICAL
 
 
-async def _send(config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
+async def send_test(
+    config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float
+) -> tuple[DeliveryView, ...]:
     """Send by ourselves if no daemon holds the state, else ask the daemon; returns what became of the messages."""
     from watchdog.clock import SystemClock
     from watchdog.errors import StateLockedError
@@ -106,7 +108,8 @@ async def _ask(state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tup
             await clock.sleep(0.2)
 
 
-def _line(view: DeliveryView) -> str:
+def line(view: DeliveryView) -> str:
+    """One delivery of the test for a person."""
     took = f"{view.duration_s:.2f} s" if view.duration_s is not None else "-"
     mark = click.style("ok  ", fg="green") if view.state.value == "delivered" else click.style("FAIL", fg="red")
     why = f"  {view.detail}" if view.detail else ""

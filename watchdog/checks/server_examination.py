@@ -1,0 +1,92 @@
+"""One look at a server for `init` and `doctor`: what it serves, which engine it is, whether it gives text."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from watchdog.chat import ChatClient
+from watchdog.chat.request import endpoint_of
+from watchdog.checks.engine_look import MetricsLook, models_loaded, models_served
+from watchdog.checks.generation import GenerationCheck
+from watchdog.checks.generation_report import ProbeOutcome
+from watchdog.checks.generation_words import advice_for
+from watchdog.completion.reason import Reason
+from watchdog.config import ServerSettings
+from watchdog.model import Verdict
+
+LOOK_S = 5.0
+MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a server says of itself. None: it gives no list.
+
+    `loaded` is the list of those that load models on demand; `engine` the name its metrics betray.
+    """
+
+    status: int | None
+    trouble: str
+    models: tuple[str, ...] | None
+    loaded: tuple[str, ...] | None
+    engine: str | None
+
+
+async def offer_of(server: ServerSettings, chat: ChatClient) -> Offer:
+    """Ask `server` for its models, what is loaded, and its metrics. Generates nothing.
+
+    Raises WatchdogError for an address that cannot be used.
+    """
+    endpoint = endpoint_of(server)
+    first = await chat.fetch(endpoint, endpoint.models, LOOK_S)
+    if first.status is None:
+        return Offer(None, first.trouble, None, None, None)
+    models = await models_served(chat, endpoint, LOOK_S)
+    loaded = await models_loaded(chat, endpoint, LOOK_S)
+    scrape = await MetricsLook(chat, endpoint, server.metrics_url).scrape(None, LOOK_S)
+    return Offer(first.status, "", models, loaded, scrape.sample.engine if scrape.sample is not None else None)
+
+
+async def probe(server: ServerSettings, chat: ChatClient, now: float) -> ProbeOutcome:
+    """One real probe, as the daemon does it. `now` is Unix seconds."""
+    return await GenerationCheck(server, chat).probe(None, now)
+
+
+def thought_only(outcome: ProbeOutcome) -> bool:
+    """Whether the answer was thinking alone: a pass, since tokens were generated (docs/decisions)."""
+    judgement = outcome.judgement
+    return outcome.verdict is Verdict.PASS and bool(judgement.reasoning.strip()) and not judgement.text.strip()
+
+
+def nearest_model(asked: str, models: tuple[str, ...]) -> str | None:
+    """The served model that `asked` may be a typo of, or the only one."""
+    if len(models) == 1:
+        return models[0]
+    folded = {name.lower(): name for name in models}
+    near = difflib.get_close_matches(asked.lower(), folded, n=1, cutoff=0.5)
+    return folded[near[0]] if near else None
+
+
+def fix_for(server: ServerSettings, outcome: ProbeOutcome, models: tuple[str, ...] | None) -> str:
+    """What to do about a probe that did not pass: with the very setting where it is one."""
+    if outcome.reason is Reason.AUTH:
+        if server.api_key is None:
+            return f"Set `api_key` of server {server.name}: the server asks for a key and gets none."
+        return (
+            f"Put a key this server accepts where `api_key` of server {server.name} is taken from; "
+            "it refuses the one it gets."
+        )
+    if outcome.reason is Reason.UNKNOWN_MODEL and models:
+        near = nearest_model(server.model or "", models)
+        if near is not None:
+            return f"Set `model: {near}` for server {server.name}" + (
+                "; it is the only one it serves." if len(models) == 1 else f"; it serves {listed(models)}."
+            )
+        return f"Set `model` of server {server.name} to one it serves: {listed(models)}."
+    return advice_for(outcome.reason)
+
+
+def listed(models: tuple[str, ...]) -> str:
+    """The names, the first `MOST_NAMED` of them."""
+    return ", ".join(models[:MOST_NAMED]) + (" …" if len(models) > MOST_NAMED else "")

@@ -1,0 +1,315 @@
+"""`init`: from a base URL and host names to a working installation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import platformdirs
+
+from watchdog.cli import EXIT_OK, EXIT_WARNING
+
+if TYPE_CHECKING:
+    from watchdog.config import Config, HostSettings, Secret
+    from watchdog.setup.places import Places
+    from watchdog.setup.receiver import NewReceiver
+    from watchdog.setup.server import NewServer
+    from watchdog.setup.talk import Talk
+
+TEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What the command line said."""
+
+    urls: tuple[str, ...]
+    model: str | None
+    api_key_env: str | None
+    hosts: tuple[str, ...]
+    identity: str | None
+    no_ssh: bool
+    receiver: str | None
+    receiver_env: str | None
+    no_test: bool
+    force: bool
+    timeout_s: float
+
+
+@click.command(
+    epilog=(
+        "Unattended: inference-watchdog init --url http://192.0.2.10:8000/v1 --host head=monitor@192.0.2.10 "
+        "--host worker=monitor@192.0.2.11 --receiver-env PHONE_URL --yes. Compare the host keys it prints."
+    )
+)
+@click.option("--url", "urls", multiple=True, metavar="URL", help="Base URL of a server; may be given again.")
+@click.option("--model", help="Model to probe, where the server lists several.")
+@click.option("--api-key-env", metavar="V", help="Environment variable that holds the server's API key.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="[NAME=]USER@ADDRESS[:PORT]",
+    help="Machine whose kernel log is read; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--identity", metavar="FILE", help="SSH key to use. [default: one of the watchdog's own, made if missing]"
+)
+@click.option("--no-ssh", is_flag=True, help="Connect to no host now; ask for none.")
+@click.option("--receiver", metavar="URL", help="Where alerts go: any apprise URL. It shows in `ps`; see the next one.")
+@click.option("--receiver-env", metavar="V", help="Environment variable that holds the receiver's URL.")
+@click.option("--no-test", is_flag=True, help="Send no test alert.")
+@click.option("--output", metavar="FILE", help="Configuration to write. [default: where `run` looks for it]")
+@click.option("--force", is_flag=True, help="Replace a configuration that exists.")
+@click.option("--yes", is_flag=True, help="Ask nothing: agree to what would be asked, also to new host keys.")
+@click.option(
+    "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=1, max=3600), metavar="S",
+    help="Seconds a server gets for its first text.",
+)  # fmt: skip
+def command(output: str | None, yes: bool, **flags: object) -> int:
+    """Ask for a server and its machines, try everything, and write a working configuration.
+
+    Finds the model and the engine, shows host keys and trusts them only after a yes, makes an SSH key and prints the
+    line that lets it in, sees whether the kernel log may be read, sets a receiver and sends a test alert. On a watched
+    machine nothing is changed: what has to be done there is printed. Nothing is overwritten without asking.
+
+    Exit code: 0 all works, 1 written, but something is left to do, 64 nothing could be written.
+    """
+    from watchdog.cli.unit_files import SYSTEM_CONFIG
+    from watchdog.setup.places import Places
+    from watchdog.setup.talk import Talk
+
+    talk = Talk(unattended=yes or not sys.stdin.isatty(), yes=yes)
+    path = Path(output).expanduser().absolute() if output else _usual_place()
+    places = Places(path, credentials=str(path) == SYSTEM_CONFIG and sys.platform != "darwin")
+    return _Init(talk, places, Flags(**flags)).run()  # type: ignore[arg-type]  # click gives the types of the options
+
+
+def _usual_place() -> Path:
+    """Where `run` will look: the system's configuration for root on Linux, else our own."""
+    from watchdog.cli.unit_files import SYSTEM_CONFIG
+
+    if os.geteuid() == 0 and sys.platform != "darwin":
+        return Path(SYSTEM_CONFIG)
+    return Path(platformdirs.user_config_dir("inference-watchdog")) / "config.yaml"
+
+
+class _Init:
+    """One run of `init`, part by part."""
+
+    def __init__(self, talk: Talk, places: Places, flags: Flags) -> None:
+        self._talk = talk
+        self._places = places
+        self._flags = flags
+        self._replace = False
+
+    def run(self) -> int:
+        self._may_write()
+        servers = self._servers()
+        hosts, key = self._hosts()
+        url = self._receiver()
+        config = self._write(servers, hosts, key, url)
+        self._test(config)
+        return self._end()
+
+    def _may_write(self) -> None:
+        path = self._places.config
+        if not os.path.lexists(path):
+            return
+        if self._flags.force:
+            self._replace = True
+        elif self._talk.unattended:
+            raise click.UsageError(f"{path} exists already; --force replaces it, --output names another")
+        elif not click.confirm(f"{path} exists already. Replace it?", default=False):
+            raise click.UsageError(f"{path} was left as it is; --output names another")
+        else:
+            self._replace = True
+
+    def _servers(self) -> list[NewServer]:
+        from watchdog.setup import server
+
+        self._talk.heading("Server")
+        urls = list(self._flags.urls)
+        if not urls:
+            if self._talk.unattended:
+                raise click.UsageError("--url is needed: the base URL of the server, like http://192.0.2.10:8000/v1")
+            urls = [self._asked_url()]
+        found: list[NewServer] = []
+        for url in urls:
+            new = server.find(
+                server.usable_url(url),
+                self._flags.model,
+                self._api_key(),
+                self._talk,
+                self._keep_key,
+                self._flags.timeout_s,
+            )
+            found.append(_renamed(new, {other.settings.name for other in found}))
+        return found
+
+    def _asked_url(self) -> str:
+        from watchdog.errors import WatchdogError
+        from watchdog.setup.server import usable_url
+
+        while True:
+            try:
+                return usable_url(self._talk.ask("Base URL of your LLM server", "http://127.0.0.1:8000/v1"))
+            except WatchdogError as error:
+                self._talk.note(str(error))
+
+    def _api_key(self) -> tuple[Secret, str] | None:
+        from watchdog.config import Secret
+
+        variable = self._flags.api_key_env
+        if variable is None:
+            return None
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise click.UsageError(f"--api-key-env: the environment variable {variable} is not set or empty")
+        return Secret(value), f"${{env:{variable}}}"
+
+    def _keep_key(self, name: str, key: str) -> str:
+        from watchdog.setup.receiver import keep_secret
+
+        return keep_secret(f"{name}_api_key", key, self._places, self._talk, replace=self._replace)
+
+    def _hosts(self) -> tuple[list[HostSettings], str]:
+        from watchdog.setup import host
+        from watchdog.setup.places import append_line
+
+        texts = list(self._flags.hosts)
+        self._talk.heading("Machines")
+        if not texts and not self._flags.no_ssh:
+            texts = self._asked_hosts()
+        if not texts:
+            self._talk.note("No kernel log is read. Run this again when you want the machines watched too.")
+            return [], ""
+        key, public = host.own_key(self._talk, self._places, self._flags.identity)
+        known = self._places.known_hosts
+        access = host.Access(
+            key, public, known, (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+        )
+        hosts = [host.parse_host(text, access) for text in texts]
+        if len({one.name for one in hosts}) < len(hosts):
+            raise click.UsageError("two hosts have the same name; write NAME=USER@ADDRESS")
+        if self._flags.no_ssh:
+            host.offer_lines(hosts[0].user, public, self._talk)
+        else:
+            hosts = [host.set_up(one, access, self._talk) for one in hosts]
+        if not known.exists():
+            append_line(
+                known, "# Host keys of the watched machines; `inference-watchdog doctor` says which are missing."
+            )
+        return [replace(one, known_hosts=known.name) for one in hosts], self._key_reference(key)
+
+    def _asked_hosts(self) -> list[str]:
+        from watchdog.errors import WatchdogError
+        from watchdog.setup.host import Access, parse_host
+
+        texts: list[str] = []
+        nowhere = Access(Path(), "", Path())
+        while True:
+            more = "Another machine" if texts else "A machine whose kernel log to read, like monitor@192.0.2.10"
+            text = self._talk.ask(f"{more} (Enter: no more)")
+            if not text:
+                return texts
+            try:
+                parse_host(text, nowhere)
+            except WatchdogError as error:
+                self._talk.note(str(error))
+            else:
+                texts.append(text)
+
+    def _key_reference(self, key: Path) -> str:
+        if key == self._places.key:
+            return f"${{credential:secret_{key.name}}}" if self._places.credentials else key.name
+        return str(key)
+
+    def _receiver(self) -> Secret:
+        from watchdog.setup import receiver
+
+        self._talk.heading("Receiver")
+        variable = self._flags.receiver_env
+        value = os.environ.get(variable, "").strip() if variable else None
+        return receiver.find(self._flags.receiver, variable, value, self._talk)
+
+    def _write(self, servers: Sequence[NewServer], hosts: Sequence[HostSettings], key: str, url: Secret) -> Config:
+        from watchdog.loading import load
+        from watchdog.setup.document import render
+        from watchdog.setup.places import PRIVATE, write
+        from watchdog.setup.receiver import keep
+
+        kept: NewReceiver = keep(url, self._flags.receiver_env, self._places, self._talk, replace=self._replace)
+        self._talk.heading("Configuration")
+        path = self._places.config
+        mode = 0o644 if self._places.credentials else PRIVATE  # it holds no secret; the service's account must read it
+        write(path, render(servers, hosts, [kept], key), mode, replace=self._replace)
+        self._talk.well(f"Written: {path}")
+        with self._environment() as environ:
+            loaded = load(path, environ=environ)
+        for warning in loaded.warnings:
+            self._talk.note(str(warning))
+        self._talk.well("It can be started with.")
+        return loaded.config
+
+    def _environment(self) -> AbstractContextManager[dict[str, str]]:
+        from watchdog.cli.service_environment import service_environment
+
+        return service_environment(self._places.folder) if self._places.credentials else nullcontext(dict(os.environ))
+
+    def _test(self, config: Config) -> None:
+        from watchdog import logs
+        from watchdog.cli.test_alert import line, send_test
+
+        self._talk.heading("Test alert")
+        if self._flags.no_test or not self._talk.agree("Send a test alert now?", default=True):
+            self._talk.note("Not sent; `inference-watchdog test-alert` does it.")
+            return
+        logs.configure(secrets=config.secrets, level="ERROR")
+        names = tuple(receiver.name for receiver in config.receivers)
+        with self._state(config) as state_dir:
+            views = asyncio.run(send_test(config, Path(state_dir), names, TEST_S))
+        for view in views:
+            click.echo(line(view))
+        if len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views):
+            self._talk.well("Taken. Now look whether two messages arrived.")
+            return
+        why = next((view.detail for view in views if view.detail), "it was not taken in time")
+        self._talk.problem(
+            f"the test alert did not arrive: {why}",
+            "Correct the receiver's address, then run `inference-watchdog test-alert`.",
+            about="receiver phone",
+        )
+
+    def _state(self, config: Config) -> AbstractContextManager[str | Path]:
+        """Where the test keeps its outbox: the daemon's state, or a passing one where that is the service's own."""
+        import tempfile
+
+        from watchdog.cli.places import state_dir_of
+
+        if self._places.credentials:
+            return tempfile.TemporaryDirectory(prefix="inference-watchdog-")
+        return nullcontext(state_dir_of(None, config.state_dir))
+
+    def _end(self) -> int:
+        talk, path = self._talk, self._places.config
+        talk.heading("What is left to do" if talk.left else "Done")
+        for number, entry in enumerate(talk.left, 1):
+            click.echo(f"{number}. {entry}")
+        usual = "" if path == _usual_place() else f" --config {path}"
+        talk.plain(f"inference-watchdog doctor{usual}            # looks over everything, with the fix for each fault")
+        talk.plain(f"inference-watchdog run{usual}               # starts it here, now")
+        talk.plain(f"inference-watchdog service install{usual}   # lets systemd or launchd run it")
+        return EXIT_WARNING if talk.left else EXIT_OK
+
+
+def _renamed(new: NewServer, taken: set[str]) -> NewServer:
+    """`new` with a name that no other server has."""
+    name, number = new.settings.name, 2
+    while name in taken:
+        name, number = f"{new.settings.name}-{number}", number + 1
+    return replace(new, settings=replace(new.settings, name=name))

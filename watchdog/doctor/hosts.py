@@ -1,0 +1,137 @@
+"""Hosts: host key, login, permission to read the kernel's lines, and the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watchdog.checks.host_examination import SAMPLE_LINES, Examined, examine
+from watchdog.clock import Clock
+from watchdog.config import HostSettings
+from watchdog.doctor.finding import Finding, Grade
+from watchdog.ssh import HostError, Reason
+
+LIMIT_S = 20.0
+CLOCK_WARN_S = 5.0
+"""Beyond this, times in alerts and in the host's own log no longer line up."""
+CLOCK_FAIL_S = 60.0
+SAME_CLOCK_S = 2.0
+"""Hosts whose clocks differ from ours by the same amount, give or take this, share one time, and we have another."""
+LOGIN_FAULTS = frozenset({Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.KEY_REFUSED, Reason.CONFIG})
+"""Reasons found before, or instead of, a login."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLook:
+    """One host and what was seen of it: either a login or the reason why there was none."""
+
+    host: HostSettings
+    seen: Examined | None
+    trouble: HostError | None
+
+
+async def look_at(host: HostSettings, clock: Clock, jump: HostSettings | None) -> HostLook:
+    """Log in to `host` once."""
+    try:
+        seen = await examine(host, clock, min(LIMIT_S, host.kernel_log.timeout_s), jump)
+    except HostError as error:
+        return HostLook(host, None, error)
+    return HostLook(host, seen, seen.trouble)
+
+
+def judge_hosts(looks: list[HostLook]) -> list[Finding]:
+    """The findings about all hosts together: whose clock is wrong shows only in comparison."""
+    offsets = [look.seen.offset_s for look in looks if look.seen is not None]
+    found: list[Finding] = []
+    for look in looks:
+        found += [_login(look), _permission(look)] if look.seen is not None else [_no_login(look)]
+    ours = len(offsets) > 1 and max(offsets) - min(offsets) <= SAME_CLOCK_S
+    found += [_clock(look.host, look.seen, ours=ours) for look in looks if look.seen is not None]
+    unseen = [look.host.name for look in looks if look.seen is None]
+    found += [_clock_unseen(name) for name in unseen]
+    return found
+
+
+def _no_login(look: HostLook) -> Finding:
+    assert look.trouble is not None  # noqa: S101 - a look without a login has its reason
+    area = "key" if look.trouble.reason in LOGIN_FAULTS else "host"
+    return Finding(
+        area=area,
+        name=look.host.name,
+        grade=Grade.FAIL,
+        words=look.trouble.summary,
+        fix=look.trouble.advice or "Log in by hand and see what is wrong.",
+        reason=look.trouble.reason.value,
+    )
+
+
+def _login(look: HostLook) -> Finding:
+    host, seen = look.host, look.seen
+    assert seen is not None  # noqa: S101 - asked only of a host we were in
+    if seen.forced_command and not host.forced_command:
+        return Finding(
+            area="host",
+            name=host.name,
+            grade=Grade.FAIL,
+            words="its key is bound to the installed reader, and the configuration does not say so",
+            fix=f"Set `forced_command: true` for host {host.name}.",
+            reason=Reason.CONFIG.value,
+        )
+    bound = "bound to the reader" if host.forced_command else "free to run other commands, which we never do"
+    return Finding(
+        area="host",
+        name=host.name,
+        grade=Grade.PASS,
+        words=f"logged in to {host.user}@{host.address}, port {host.port}, host key as known; our key is {bound}",
+    )
+
+
+def _permission(look: HostLook) -> Finding:
+    host, seen, trouble = look.host, look.seen, look.trouble
+    assert seen is not None  # noqa: S101 - asked only of a host we were in
+    if trouble is not None:
+        return Finding(
+            area="permission",
+            name=host.name,
+            grade=Grade.FAIL,
+            words=f"{trouble.summary} (its groups: {', '.join(sorted(seen.hello.groups))})",
+            fix=trouble.advice or "Log in by hand and run `journalctl -k -n 5`.",
+            reason=trouble.reason.value,
+        )
+    count = f"at least {SAMPLE_LINES}" if seen.lines >= SAMPLE_LINES else str(seen.lines)
+    return Finding(
+        area="permission",
+        name=host.name,
+        grade=Grade.PASS,
+        words=f"may read the {seen.source}: {count} of the running boot's kernel lines seen",
+    )
+
+
+def _clock(host: HostSettings, seen: Examined, *, ours: bool) -> Finding:
+    off = abs(seen.offset_s)
+    beyond = off - seen.unsure_s
+    way = "ahead of" if seen.offset_s > 0 else "behind"
+    words = f"its clock is {_span(off)} {way} ours" if beyond > 0 else "its clock agrees with ours to the second"
+    if beyond <= CLOCK_WARN_S:
+        return Finding(area="clock", name=host.name, grade=Grade.PASS, words=words)
+    where = "here, as all hosts agree with each other" if ours else f"on {host.name}"
+    return Finding(
+        area="clock",
+        name=host.name,
+        grade=Grade.FAIL if beyond > CLOCK_FAIL_S else Grade.WARN,
+        words=words,
+        fix=f"Run {where}: `sudo timedatectl set-ntp true`, then look at `timedatectl`"
+        + ("." if ours else " (first see that this machine's own clock is right)."),
+        reason="clock_offset",
+    )
+
+
+def _clock_unseen(name: str) -> Finding:
+    return Finding(
+        area="clock", name=name, grade=Grade.PASS, words="cannot see: there was no login", reason="unseen", seen=False
+    )
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,100 @@
+"""Where an installation keeps its files; writing them closed to others, whole or not at all, never over another."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from watchdog.errors import WatchdogError
+
+PRIVATE, PUBLIC = 0o600, 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of one installation, all beside its configuration.
+
+    `credentials`: systemd hands the secrets to a service under an account of its own, which may not read ours.
+    """
+
+    config: Path
+    credentials: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The configuration's folder."""
+        return self.config.parent
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys."""
+        return self.folder / "known_hosts"
+
+    @property
+    def key(self) -> Path:
+        """The private key."""
+        return (self.folder / "credentials" if self.credentials else self.folder) / "id_ed25519"
+
+    def secret(self, name: str) -> tuple[Path, str]:
+        """The file of the secret `name`, and how the configuration refers to it."""
+        if self.credentials:
+            return self.folder / "credentials" / name, f"${{credential:secret_{name}}}"
+        return self.folder / name, f"${{file:{name}}}"
+
+
+def write(path: Path, text: str, mode: int, *, replace: bool = False) -> None:
+    """Write `text` to `path` with `mode`, whole or not at all; folders are made closed to others.
+
+    Raises WatchdogError in plain words: when the file exists and `replace` is false, or when it cannot be written.
+    """
+    try:
+        _make_folder(path.parent)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                temporary.replace(path)
+            else:
+                os.link(temporary, path)  # fails if it exists, also when it appeared just now
+        finally:
+            temporary.unlink(missing_ok=True)
+    except FileExistsError:
+        raise WatchdogError(f"{path} exists already and was left as it is") from None
+    except OSError as error:
+        raise WatchdogError(f"{path} cannot be written: {(error.strerror or 'error').lower()}") from None
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line to a file that others may read; what is there stays. Raises WatchdogError."""
+    before = read(path)
+    gap = "" if not before or before.endswith(b"\n") else "\n"
+    try:
+        _make_folder(path.parent)
+        with path.open("a", encoding="utf-8") as file:
+            if not before:
+                os.fchmod(file.fileno(), PUBLIC)
+            file.write(f"{gap}{line}\n")
+    except OSError as error:
+        raise WatchdogError(f"{path} cannot be written: {(error.strerror or 'error').lower()}") from None
+
+
+def read(path: Path) -> bytes:
+    """The bytes of `path`; none when it does not exist or cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _make_folder(folder: Path) -> None:
+    """Make `folder`; a system-wide one stays open, as the service's own account must get in."""
+    if not folder.is_dir():
+        open_to_all = folder.is_relative_to("/etc") and folder.name != "credentials"
+        folder.mkdir(mode=0o755 if open_to_all else 0o700, parents=True, exist_ok=True)
