@@ -111,6 +111,7 @@ FORMS = {
     "journalctl in German": "Mär 03 10:11:12 host01 kernel: {}",
     "journalctl in Russian": "мар 03 10:11:12 host01 kernel: {}",
     "journalctl in Japanese": " 3月 03 10:11:12 host01 kernel: {}",
+    "day before month": "04 Aug, 14:03:32 fd183fd0-0000-374f-986e-000000000000 kernel: {}",
     "openwrt": "Tue Nov 21 21:55:31 2017 kern.err kernel: [11429.343920] {}",
     "talos": "192.0.2.10: kern: warning: [2025-03-03T10:11:12.123456789Z]: {}",
     "clock": "10:11:12.345678  <3>[   12.345678] {}",

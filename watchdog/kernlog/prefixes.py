@@ -25,8 +25,10 @@ _SHORT = re.compile(
     r"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) {1,2}(\d{1,2})(?: (\d{4}))? (\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?"
     r"(?: (\d{4})(?= ))? "
 )
-_LOCAL = re.compile(r"(?:\d{1,2}月|[^\W\d_]{2,9}\.?) {1,2}\d{1,2}\.? \d\d:\d\d:\d\d(?:[.,]\d{1,9})? ")
-"""The time of journalctl and syslog in a language other than English; its month is not read."""
+_LOCAL = re.compile(
+    r"(?:(?:\d{1,2}月|[^\W\d_]{2,9}\.?) {1,2}\d{1,2}\.?|\d{1,2} [^\W\d_]{3,4}\.?,?) \d\d:\d\d:\d\d(?:[.,]\d{1,9})? "
+)
+"""The time of journalctl and syslog in another language or order than the usual one; its month is not read."""
 _UNIX = re.compile(r"(\d{9,10}\.\d{3,9}) (?=[A-Za-z])")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})? {1,3}")
 _KERNEL = re.compile(
@@ -34,7 +36,7 @@ _KERNEL = re.compile(
     r"(?:(?:\[\d{1,7}\])?:(?: |$|(?=\S))| - - (?:- )?)"
 )
 _PROGRAM = re.compile(
-    r"([A-Za-z0-9][\w.-]{0,63}) (?:[a-z]{2,8}\.[a-z]{3,7} )?([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?: ?"
+    r"([A-Za-z0-9][\w.-]{0,63}) (?:[a-z]{2,8}\.[a-z]{3,7} )?([A-Za-z_(][\w./@+()-]{0,63})(\[\d{1,10}\])?:(?: |(?!\d))"
 )
 _PROGRAM_ALONE = re.compile(r"[A-Za-z_(][\w./@+()-]{0,63}\[\d{1,10}\]: ?")
 _PREFIXED = re.compile(
