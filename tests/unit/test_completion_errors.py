@@ -165,6 +165,28 @@ def test_a_body_that_is_no_json_gives_its_reason(status: int, body: str, reason:
     assert _reason(status, body.encode(), "text/html" if body.startswith("<") else "text/plain") == reason
 
 
+def test_an_error_inside_a_choice_is_an_error_although_the_status_says_200() -> None:
+    failed = {"finish_reason": "error", "message": {"content": ""}, "error": {"code": 502, "message": "reset"}}
+    assert _reason(200, json.dumps({"choices": [failed]}).encode()) == "upstream_down"
+    assert _reason(200, b'{"choices": [{"message": {"content": "ok"}, "error": null}], "error": null}') == "ok"
+
+
+def test_a_dead_engine_is_told_under_any_status() -> None:
+    for status in (200, 400, 404, 500, 503):
+        assert _reason(status, b'{"error": {"message": "Background loop has errored already."}}') == "engine_dead"
+    assert _reason(401, b'{"error": {"message": "EngineDeadError"}}') == "auth"
+
+
+def test_lack_of_memory_is_no_dead_engine() -> None:
+    assert _reason(500, b'{"error": {"message": "CUDA error: out of memory"}}') == "server_error"
+
+
+@pytest.mark.parametrize("line", ['error: {"code": 500, "message": "x"}', '{"error": {"message": "x"}}'])
+def test_an_error_without_data_in_an_open_stream_is_an_error(line: str) -> None:
+    start = 'data: {"id": "c", "choices": [{"delta": {"role": "assistant"}}]}\n\n'
+    assert _reason(200, f"{start}{line}\n\n".encode(), "text/event-stream") == "server_error"
+
+
 def test_a_refused_max_tokens_is_noticed() -> None:
     body = _error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
     reply = Reply(400, "application/json")

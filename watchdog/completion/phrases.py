@@ -19,6 +19,7 @@ ENGINE_SURELY_DEAD = re.compile(
     r"enginecore|engine_?dead|asyncenginedead|background loop (has |is )?(already )?(errored|not running)"
     r"|\b(cuda|hip|nccl|rocm) (driver |runtime |internal )?error(?!.{0,20}out of memory)|device-side assert"
     r"|illegal memory access|unspecified launch failure|cublas_status_(?!alloc)\w+|nccl\w*(error|timeout)"
+    r"|collective operation timeout"
     r"|(scheduler|detokenizer|engine|executor)( \w+){0,2} (hit|encountered|raised|returned) (an? )?(exception|error)"
 )
 ENGINE_DEAD = re.compile(
@@ -89,6 +90,10 @@ NO_SUCH_PATH = re.compile(
     r"|file not found|method not allowed|unsupported method|no such (path|url)|no static resource|invalid path"
     r"|404 not found|path not found|requested url"
 )
+TOO_LONG = re.compile(
+    r"exceed_context|context_length_exceeded|exceeds? the (available |maximum )?context (size|length|window)"
+)
+"""Our request, whatever the status: llama.cpp said so under 500 for a time."""
 OTHER_LIMIT = re.compile(r"max_completion_tokens")
 NO_CAUSE_GIVEN = re.compile(r"service (is )?(temporarily |currently )?unavailable|\btemporarily unavailable")
 """Under 503: all that is said is that what should answer does not."""

@@ -81,11 +81,9 @@ def wants_other_limit(status: int, complaint: Complaint) -> bool:
 def _by_words(status: int, complaint: Complaint) -> Reason | None:
     words = complaint.haystack
     server_side = status >= 500 or status in (408, 424, 429)
-    found: Reason | None = None
-    if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
-        return Reason.ENGINE_DEAD
-    if status >= 400 and phrases.TUNNEL_DOWN.search(words):
-        return Reason.UPSTREAM_DOWN
+    found = _whatever_the_status(complaint, words)
+    if found is not None:
+        return found
     if (
         status in _LOADING_STATUS
         and phrases.STILL_LOADING.search(words)
@@ -97,6 +95,14 @@ def _by_words(status: int, complaint: Complaint) -> Reason | None:
     if found is None and complaint.form != "html":
         found = _our_side(status, complaint, words)
     return found
+
+
+def _whatever_the_status(complaint: Complaint, words: str) -> Reason | None:
+    if phrases.TUNNEL_DOWN.search(words):
+        return Reason.UPSTREAM_DOWN
+    if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
+        return Reason.ENGINE_DEAD
+    return Reason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
 
 
 def _server_side(status: int, complaint: Complaint, words: str) -> Reason | None:
