@@ -35,6 +35,13 @@ mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/sshd /run/lab
 mount --bind "$1/lab" /run/lab
+if [ "$3" != 0 ]; then
+    cp /usr/bin/date /run/lab/date.real
+    printf '#!/bin/sh\n[ "$*" != +%%s ] || exec /run/lab/date.real -d "%s seconds" +%%s\n' "$3" >/run/lab/date
+    printf 'exec /run/lab/date.real "$@"\n' >>/run/lab/date
+    chmod 755 /run/lab/date
+    mount --bind /run/lab/date /usr/bin/date
+fi
 if [ "$2" = journald ]; then
     mkdir -p /run/systemd/journal /run/systemd/journald.conf.d
     install -d -o root -g systemd-journal -m 2755 /run/log/journal
@@ -74,12 +81,14 @@ def make_key(path: Path, passphrase: str = "") -> Path:
 class RealHost:
     """One pretended machine. `boot` is the boot id it claims; journals are written with `plant`."""
 
-    def __init__(self, root: Path, *options: str, journald: bool = False) -> None:
+    def __init__(self, root: Path, *options: str, journald: bool = False, clock_offset_s: int = 0) -> None:
         """Lay out its files under `root`; `options` are extra lines of sshd's configuration.
 
-        With `journald` it runs a journald of its own on this machine's real /dev/kmsg.
+        With `journald` it runs a journald of its own on this machine's real /dev/kmsg. Its clock is `clock_offset_s`
+        ahead of this machine's.
         """
         self._journald = journald
+        self._clock_offset_s = clock_offset_s
         self.root = root
         self.port = free_port()
         self.machine_id = uuid.uuid4().hex
@@ -187,6 +196,7 @@ class RealHost:
                 "sh",
                 str(self.root),
                 "journald" if self._journald else "",
+                str(self._clock_offset_s),
             ]
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         for _ in range(100):
@@ -216,10 +226,10 @@ class RealHost:
 
 
 @contextmanager
-def real_host(root: Path, *options: str, journald: bool = False) -> Iterator[RealHost]:
+def real_host(root: Path, *options: str, journald: bool = False, clock_offset_s: int = 0) -> Iterator[RealHost]:
     """A running `RealHost`, stopped at the end."""
     require_sshd()
-    host = RealHost(root, *options, journald=journald)
+    host = RealHost(root, *options, journald=journald, clock_offset_s=clock_offset_s)
     try:
         host.start()
         yield host
