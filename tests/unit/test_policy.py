@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.station import KEY, configuration, observed, receiver
 from tests.unit.test_message import incident
-from watchdog.config import ServerSettings
+from watchdog.config import Config, HostSettings, ServerSettings
 from watchdog.model import (
     Cause,
     Incident,
