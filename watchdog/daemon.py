@@ -222,7 +222,7 @@ class Daemon:
         """Tell the service manager that we are ready, once every check has had its first run, and that we go on."""
 
         def on_ready() -> str:
-            FailedStarts(self._state_dir).clear()
+            FailedStarts.of_this_service().clear()
             return _watching(parts.config)
 
         await self._service.attend(parts.scheduler, on_ready)
