@@ -68,11 +68,16 @@ def source(name: str) -> str:
 
 
 def systemd_files(kind: Kind, command: Path, config: Path | None, folder: Path) -> tuple[UnitFile, ...]:
-    """The unit and the unit that tells of its failure, for `command` and `config`, to be written into `folder`."""
+    """The unit and the unit that tells of its failure, for `command` and `config`, to be written into `folder`.
+
+    Raises UnfitError for a path that systemd cannot run.
+    """
+    if set(str(command)) & set("\"'\\"):
+        raise UnfitError(f"systemd takes no quote and no backslash in the path of a program: {command}")
     under = "user/" if kind is Kind.USER else ""
     files = []
     for name in (UNIT, FAILED_UNIT):
-        text = source(under + name).replace(PACKAGED_COMMAND, unit_word(str(command)))
+        text = source(under + name).replace(PACKAGED_COMMAND, unit_word(str(command), is_program=True))
         if kind is Kind.USER and config is not None:
             text = re.sub(r"^(Exec\w+=.*? (?:run|notify-failure))", _with_config(config), text, flags=re.MULTILINE)
         elif config is not None:
@@ -86,9 +91,9 @@ def _with_config(config: Path) -> str:
     return r"\1 --config " + unit_word(str(config)).replace("\\", r"\\")
 
 
-def unit_word(text: str) -> str:
-    """`text` as one word of a unit's command line (systemd.service(5), systemd.unit(5))."""
-    escaped = text.replace("%", "%%").replace("$", "$$")
+def unit_word(text: str, *, is_program: bool = False) -> str:
+    """`text` as one word of a unit's command line (systemd.service(5)); variables are not looked for in the program."""
+    escaped = text.replace("%", "%%").replace("$", "$" if is_program else "$$")
     if PLAIN_WORD.fullmatch(text):
         return escaped
     return '"' + escaped.replace("\\", "\\\\").replace('"', '\\"') + '"'
