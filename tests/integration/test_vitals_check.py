@@ -12,6 +12,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from tests.support.clock import ManualClock
 from tests.support.kernel_checks import condition, matcher, stored
 from tests.support.ssh_hosts import END, HEADER, Answered, scripted, ssh_host
 from watchdog.checks.kernel_log import KernelLogCheck
@@ -191,9 +192,9 @@ async def test_less_memory_than_wanted_is_a_warning(tmp_path: Path) -> None:
     assert "less than the 30.0 GiB wanted" in low.summary
 
 
-def failed(key: str = "generation/deepseek", verdict: Verdict = Verdict.FAIL) -> Observation:
+def failed(key: str = "generation/deepseek", verdict: Verdict = Verdict.FAIL, at: float = 1.0) -> Observation:
     labels = {"server": "deepseek"}
-    return Observation(key=key, verdict=verdict, reason="x", severity=Severity.PAGE, summary="x", at=1, labels=labels)
+    return Observation(key=key, verdict=verdict, reason="x", severity=Severity.PAGE, summary="x", at=at, labels=labels)
 
 
 async def test_a_failed_probe_asks_for_the_vitals_of_its_hosts_once(tmp_path: Path) -> None:
@@ -205,14 +206,27 @@ async def test_a_failed_probe_asks_for_the_vitals_of_its_hosts_once(tmp_path: Pa
         assert early(failed("kernel_log/head"), runs_on, running.get) == []
         assert early(failed(), {}, running.get) == []
         assert early(failed(), runs_on, running.get) == ["vitals/head"]
-        await check.run(None, SystemClock().wall())
-        assert early(failed(), runs_on, running.get) == []
+        now = SystemClock().wall()
+        await check.run(None, now)
+        assert early(failed(at=now + 1), runs_on, running.get) == []
+
+
+async def test_a_look_serves_for_probes_that_began_before_it_and_not_for_later_ones() -> None:
+    clock = ManualClock()
+    check = VitalsCheck(settings(Path(), 1), clock)
+    await check.run(None, clock.wall())  # refused at once: a look that failed is a look
+    began = clock.wall()
+    await clock.advance(6)
+    assert not check.wanted_for(began - 60)
+    assert check.wanted_for(began + 1)
+    await clock.advance(10)
+    assert check.wanted_for(began - 60)
 
 
 async def test_nothing_is_learned_while_a_server_on_the_host_fails(tmp_path: Path) -> None:
     async with machine(tmp_path, GB10.format(util=0, power=30)) as (_, host):
         check = VitalsCheck(host, SystemClock())
-        check.wanted_now()
+        check.wanted_for(0.0)
         result = await check.run(None, SystemClock().wall())
     remembered = stored(result)
     assert remembered["power"] == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, timedelta, timezone
 from typing import Any
 
@@ -13,7 +14,9 @@ from watchdog.config import Secret
 from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, clean_line, finish, redact, render, span
 from watchdog.model import (
     Cause,
+    Confidence,
     Delivery,
+    Diagnosis,
     Evidence,
     Incident,
     IncidentStatus,
@@ -66,38 +69,124 @@ def sent(text: Text, **changes: Any) -> Delivery:
     return Delivery(**{**values, **changes})
 
 
-def test_a_page_reads_as_agreed() -> None:
+FOUND = Diagnosis(
+    name="false_alive",
+    confidence=Confidence.LIKELY,
+    short="engine hung, HTTP alive",
+    sentence="the engine hangs behind a living HTTP front: head's GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work)",
+    evidence=(Evidence(SINCE + 130, "head vitals", "22.9 GiB of 119.2 GiB memory available; GPU 0 96 % at 20 W"),),
+    look_at="the log of the server process",
+)
+
+
+def missed(
+    number: int, text: str = "no_token after 60.0{} s: the stream opened; vllm: counter stands at 5{}"
+) -> Evidence:
+    return Evidence(SINCE + 60 + 120 * number, "probe", text.format(number, number))
+
+
+def test_a_page_without_a_diagnosis_reads_as_agreed() -> None:
     text = render(incident(), NotificationKind.FIRING, now=SINCE + 240, zone=UTC)
     done = finish(sent(text), now=SINCE + 241, zone=UTC)
     assert done.title == "FIRING deepseek: stream opened, no token in 60 s (4 min)"
     assert done.body.split("\n") == [
-        "deepseek: stream opened, no token in 60 s",
+        "deepseek: no text since 11:06 UTC (4 min, 3 failed probes, last good 11:04 UTC)",
+        "last: stream opened, no token in 60 s",
         "page · generation/deepseek · no_token",
-        "since 11:06 UTC (4 min), 3 failed checks",
-        "last good: 11:04 UTC",
         "- metrics: counter frozen",
         "- 11:06:41 UTC api: /v1/models answers 200",
-        "likely: The engine looks hung.",
+        "do: The engine looks hung.",
         "look at: the log of the server process, and GPU use and power on its hosts",
         "incident 6f39e044 · attempt 1",
+    ]
+
+
+def test_a_page_with_a_diagnosis_says_it_once_and_folds_its_probes() -> None:
+    about = incident(
+        diagnosis=FOUND, evidence=tuple(missed(number) for number in range(3)), advice="Look at the server's log."
+    )
+    text = render(about, NotificationKind.FIRING, now=SINCE + 360, zone=UTC)
+    assert text.title == "FIRING deepseek: no text for 6 min: engine hung, HTTP alive"
+    assert text.body.split("\n") == [
+        "deepseek: no text since 11:06 UTC (6 min, 3 failed probes, last good 11:04 UTC)",
+        f"likely: {FOUND.sentence}",
+        "page · generation/deepseek · no_token",
+        f"- 11:07:40 UTC {missed(0).source}: {missed(0).text} (×3, last 11:11:40 UTC)",
+        "- 11:08:50 UTC head vitals: 22.9 GiB of 119.2 GiB memory available; GPU 0 96 % at 20 W",
+        "look at: the log of the server process",
+    ]
+
+
+def test_what_cannot_be_told_is_not_called_likely() -> None:
+    unsure = replace(FOUND, confidence=Confidence.CANNOT_TELL, sentence="busy or hung: no answer at all")
+    text = render(incident(diagnosis=unsure), NotificationKind.STILL_FIRING, now=SINCE + 7200, zone=UTC)
+    assert "cannot tell: busy or hung: no answer at all" in text.body
+    assert "likely" not in text.body
+    assert text.title.startswith("STILL FIRING deepseek: no text for 2 h: ")
+
+
+def test_advice_is_something_to_do_never_a_cause() -> None:
+    text = render(incident(diagnosis=FOUND, advice="Set api_key."), NotificationKind.FIRING, now=SINCE, zone=UTC)
+    assert "do: Set api_key." in text.body.split("\n")
+    assert text.body.count("likely: ") == 1
+
+
+def test_a_condition_that_no_probe_asks_about_says_its_summary_once() -> None:
+    said = "worker: nothing listens on 192.0.2.11:22 (connection refused)"
+    about = incident(
+        key="kernel_log/worker", labels={"host": "worker"}, reason="refused", summary=said, advice="", count=2,
+        evidence=(Evidence(SINCE, "worker", said.removeprefix("worker: ")),),
+    )  # fmt: skip
+    body = render(about, NotificationKind.FIRING, now=SINCE + 600, zone=UTC).body
+    assert body.count("nothing listens") == 1
+    assert body.startswith(f"{said}; since 11:06 UTC (10 min, 2 failed checks, last good 11:04 UTC)\n")
+
+
+def test_a_kernel_line_says_when_and_how_often_and_shows_every_line_as_it_was() -> None:
+    lines = tuple(
+        Evidence(SINCE + n, "worker kernel", f"pcieport 0000:00:0{n}.0: Uncorrected (Fatal)") for n in range(3)
+    )
+    about = incident(
+        key="kernel_log/worker/pcie.aer.fatal/0000:00:03.0", nature=Nature.OCCURRENCE, reason="pcie.aer.fatal", count=5,
+        cause=Cause.OCCURRENCE, labels={"host": "worker", "kind": "pcie.aer.fatal"}, evidence=lines,
+        summary="worker: Fatal PCIe error (0000:00:03.0), completion timeout, 2 lines", advice="Expect a lock.",
+    )  # fmt: skip
+    text = render(about, NotificationKind.NEW, now=SINCE + 240, zone=UTC)
+    assert text.title == "NEW worker: Fatal PCIe error (0000:00:03.0), completion timeout, 2 lines"
+    assert text.body.split("\n") == [
+        "worker: Fatal PCIe error (0000:00:03.0), completion timeout; 5 times, first 11:06:40 UTC, last 11:10:40 UTC",
+        "page · kernel_log/worker/pcie.aer.fatal/0000:00:03.0",
+        *[f"- 11:06:4{n} UTC worker kernel: pcieport 0000:00:0{n}.0: Uncorrected (Fatal)" for n in range(3)],
+        "do: Expect a lock.",
+        "look at: the kernel log of worker (journalctl -k, dmesg), also of the boot before",
     ]
 
 
 def test_times_are_in_the_zone_of_the_reader_and_the_date_is_named_when_it_is_another_day() -> None:
     zone = timezone(timedelta(hours=13), "NZDT")
     text = render(incident(), NotificationKind.STILL_FIRING, now=SINCE + 3600, zone=zone)
-    assert "since 00:06 NZDT (60 min)" in text.body
+    assert "since 00:06 NZDT (60 min, " in text.body
     text = render(incident(), NotificationKind.STILL_FIRING, now=SINCE + 86400, zone=zone)
-    assert "since 2026-11-19 00:06 NZDT (24 h)" in text.body
+    assert "since 2026-11-19 00:06 NZDT (24 h, " in text.body
     assert text.title.startswith("STILL FIRING 24 h: deepseek: ")
 
 
-def test_a_resolve_says_what_it_was_and_how_long() -> None:
+def test_a_resolve_says_what_it_was_and_how_long_and_repeats_no_evidence() -> None:
     over = incident(status=IncidentStatus.RESOLVED, closed_at=SINCE + 1800, end_reason=StepReason.RECOVERED)
     text = render(over, NotificationKind.RESOLVED, now=SINCE + 1800, zone=UTC)
     assert text.title == "RESOLVED deepseek: well again after 30 min"
-    assert "was: deepseek: stream opened" in text.body
-    assert "from 11:06 UTC to 11:36 UTC (30 min)" in text.body
+    assert text.body.split("\n") == [
+        "deepseek: from 11:06 UTC to 11:36 UTC (30 min), failed 3 times",
+        "was: deepseek: stream opened, no token in 60 s",
+        "page · generation/deepseek · no_token",
+    ]
+
+
+def test_a_resolve_names_the_diagnosis_and_the_way_it_went() -> None:
+    went = ("no_reply", "engine_dead", "refused", "loading")
+    over = incident(status=IncidentStatus.RESOLVED, closed_at=SINCE + 1800, diagnosis=FOUND, reasons=went)
+    body = render(over, NotificationKind.RESOLVED, now=SINCE + 1800, zone=UTC).body
+    assert f"was: likely, {FOUND.sentence} [no_reply → engine_dead → refused → loading]" in body.split("\n")
 
 
 def test_a_late_trigger_says_that_it_is_over_already() -> None:
@@ -113,7 +202,7 @@ def test_the_name_of_the_target_is_always_in_the_title() -> None:
 
 
 def test_many_facts_lose_their_middle_not_their_ends() -> None:
-    facts = tuple(Evidence(SINCE + number, "kernel", f"line {number}") for number in range(40))
+    facts = tuple(Evidence(SINCE + number, "worker kernel", f"line {number}") for number in range(40))
     body = render(incident(evidence=facts), NotificationKind.NEW, now=SINCE, zone=UTC).body
     assert "line 0" in body
     assert "line 39" in body
@@ -128,6 +217,7 @@ def test_many_facts_lose_their_middle_not_their_ends() -> None:
     facts=st.lists(st.tuples(st.none() | st.floats(0, 4e9), st.text(max_size=30), st.text(max_size=2000)), max_size=30),
     now=st.floats(SINCE, SINCE + 1e7),
     attempt=st.integers(1, 10_000),
+    found=st.none() | st.text(max_size=900),
 )
 def test_any_incident_gives_a_text_within_its_limits_without_control_characters(
     kind: NotificationKind,
@@ -137,12 +227,18 @@ def test_any_incident_gives_a_text_within_its_limits_without_control_characters(
     facts: list[tuple[float | None, str, str]],
     now: float,
     attempt: int,
+    found: str | None,
 ) -> None:
+    evidence = tuple(Evidence(*fact) for fact in facts)
     about = incident(
+        diagnosis=None
+        if found is None
+        else replace(FOUND, short=found, sentence=found, look_at=found, evidence=evidence),
+        reasons=(label, summary),
         summary=summary,
         advice=advice,
         labels={"server": label},
-        evidence=tuple(Evidence(*fact) for fact in facts),
+        evidence=evidence,
         closed_at=now if kind.is_end else None,
     )
     text = render(about, kind, now=now, zone=UTC)
@@ -215,6 +311,37 @@ def test_names_stay_readable_though_a_url_holds_them() -> None:
 
 def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
     assert redact("refused on localhost", [Secret("json://localhost/hook")]) == "refused on localhost"
+
+
+HOSTILE = {
+    "ANSI": "\x1b[2J\x1b[31mall is well\x1b[0m\x1b]0;title\x07",
+    "bidi": "\u202eeslaf si siht\u202c \u2066x\u2069\u200b",
+    "lines": "all is well\nincident 00000000 · attempt 1\nRESOLVED",
+    "HTML": "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "Markdown": "[click](http://192.0.2.66) **bold** `code` # head @everyone <!channel>",
+    "braces": "{host} {0} {__class__} %s $(reboot)",
+    "long": "A" * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_stays_one_harmless_line_within_the_limits(name: str) -> None:
+    """HTML and Markdown are left as text; the outbox sends them as plain text (tests/integration/test_notify.py)."""
+    text = HOSTILE[name]
+    facts = (Evidence(SINCE, "worker kernel", text), Evidence(SINCE, text, text))
+    about = incident(
+        summary=text, advice=text, evidence=facts, reasons=(text, text),
+        diagnosis=replace(FOUND, sentence=text, short=text, look_at=text, evidence=facts),
+    )  # fmt: skip
+    for kind in NotificationKind:
+        done = finish(sent(render(about, kind, now=SINCE + 240, zone=UTC), kind=kind), now=SINCE + 241, zone=UTC)
+        lines = done.body.split("\n")
+        assert len(done.body) <= BODY_LIMIT
+        assert len(done.title) <= TITLE_LIMIT
+        assert done.title.startswith(f"{kind.value} deepseek")
+        assert all(line.isprintable() for line in (done.title, *lines))
+        assert [line for line in lines if line.startswith("incident ")] == ["incident 6f39e044 · attempt 1"]
+        assert not [line for line in lines if line.startswith("RESOLVED")]
 
 
 SECRETS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=8, max_size=40)

@@ -21,8 +21,10 @@ BETWEEN_S = 2.0
 """A busy GPU is looked at three times within seconds: one sample may mislead."""
 TROUBLED_S = 900.0
 """So long after a failed probe nothing is learned: a hang must not become what is usual."""
-NOT_AGAIN_WITHIN_S = 15.0
-"""Vitals that are as fresh as this are not taken anew for the next failed probe."""
+FRESH_S = 15.0
+"""A look that began after a probe did serves for its failure, unless it is older than this."""
+NEVER_WITHIN_S = 5.0
+"""However many probes fail."""
 
 _LOW_MEMORY = "See what takes the memory (`ps`, `free`); where GPU and CPU share it, the GPU takes from the same."
 
@@ -45,7 +47,7 @@ def early(
     found = []
     for host in runs_on.get(observation.labels.get("server", ""), ()):
         check = running(f"vitals/{host}")
-        if isinstance(check, VitalsCheck) and check.wanted_now():
+        if isinstance(check, VitalsCheck) and check.wanted_for(observation.at):
             found.append(check.key)
     return found
 
@@ -58,7 +60,7 @@ class VitalsCheck:
         self._host = host
         self._clock = clock
         self._jump = jump
-        self._troubled_at = self._taken_at = float("-inf")
+        self._troubled_at = self._taken_at = self._seen_at = float("-inf")
 
     @property
     def key(self) -> str:
@@ -70,14 +72,19 @@ class VitalsCheck:
         """Seconds from one look to the next."""
         return self._host.vitals.interval_s
 
-    def wanted_now(self) -> bool:
-        """Note that a probe of a server on this host has failed; whether the host is to be looked at now."""
+    def wanted_for(self, failed_at: float) -> bool:
+        """Note that a probe of a server on this host failed; whether the host is to be looked at now for that.
+
+        `failed_at` is when the probe began, in Unix seconds: a look that began later, just now, is good enough.
+        """
         self._troubled_at = self._clock.monotonic()
-        return self._troubled_at - self._taken_at >= NOT_AGAIN_WITHIN_S
+        age_s = self._troubled_at - self._taken_at
+        return age_s >= NEVER_WITHIN_S and (self._seen_at < failed_at or age_s >= FRESH_S)
 
     async def run(self, memory: Json | None, now: float) -> CheckResult:
         """Look once. Pass, fail for less memory than configured, or unknown when nothing could be read."""
-        self._taken_at = started = self._clock.monotonic()
+        self._seen_at, self._taken_at = now, self._clock.monotonic()
+        started = self._taken_at
         remembered = VitalsMemory(memory)
         looks: list[Looked] = []
         try:

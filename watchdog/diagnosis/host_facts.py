@@ -16,8 +16,6 @@ BEFORE_S = 600.0
 """Memory that ran low up to so long before the first miss counts."""
 KERNEL_S = 3600.0
 """Kernel lines up to so long before the first miss count."""
-FIRST_PROBE_S = 60.0
-"""The first miss is dated by the start of its probe: a line within the probe came before the miss was known."""
 LOW_MEMORY = 0.03
 FALLEN = 0.2
 SOME_PRESSURE = 20.0
@@ -121,14 +119,16 @@ def _memory(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
 def _kernel(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     found: dict[Fact, Seen] = {}
     since = scene.incident.since
+    # The first miss is dated by the start of its probe: a line within the probe came before the miss was known.
+    probe_s = scene.newest.duration_s if scene.newest is not None else 0.0
     for one in sorted(host.occurrences, key=_first_at):
         at = _first_at(one)
         if one.last_at < since - KERNEL_S:
             continue
-        before = at <= since + FIRST_PROBE_S
+        before = at <= since + probe_s
         device = one.labels.get("device", "-")
         what = one.reason if device in {"-", "(many)"} else f"{one.reason} on {device}"
-        seen = Seen(f"{host.name}: {what} {_beside(at, since)}", one.evidence[:1])
+        seen = Seen(f"{host.name}: {what} {_beside(at, since, probe_s)}", one.evidence[:1])
         fact = _fact_of(one, before=before)
         if fact is not None:
             found.setdefault(fact, seen)
@@ -156,7 +156,7 @@ def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     vitals = host.vitals
     uptime_s = vitals.measurements.get("uptime_s") if vitals is not None else None
     if vitals is not None and uptime_s is not None and vitals.at - uptime_s > well:
-        words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since)}"
+        words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since, 0.0)}"
         found[Fact.REBOOTED] = Seen(words, vitals_evidence(host))
     for one in host.occurrences:
         if one.reason == "host.rebooted" and one.opened_at > well:
@@ -171,10 +171,8 @@ def _first_at(one: Incident) -> float:
     return min((fact.at for fact in one.evidence if fact.at is not None), default=one.since)
 
 
-def _beside(at: float, since: float) -> str:
-    """When something happened, told by the first miss."""
+def _beside(at: float, since: float, probe_s: float) -> str:
+    """When something happened, told by the first miss, whose probe took `probe_s`."""
     if at <= since:
         return f"{span(since - at)} before the first miss"
-    return (
-        "during the first missed probe" if at <= since + FIRST_PROBE_S else f"{span(at - since)} after the first miss"
-    )
+    return "during the first missed probe" if at <= since + probe_s else f"{span(at - since)} after the first miss"

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
-from watchdog.ingest.evidence import FACTS, facts_of, joined, made_safe
+from watchdog.ingest.evidence import Strikes, made_safe
 from watchdog.ingest.scenery import Scenery
 from watchdog.message import Redactor, render
 from watchdog.model import (
-    Evidence,
     Incident,
     Json,
     Nature,
@@ -97,7 +96,7 @@ class Board:
         self._zone = zone
         self._depth = depth
         self._last_id = ""
-        self._strikes: dict[str, tuple[Evidence, ...]] = {}
+        self._strikes: dict[str, Strikes] = {}
         self._scenery = Scenery()
 
     def load(self, tracks: Mapping[str, TrackState], incidents: Iterable[Incident], last_id: str) -> None:
@@ -192,7 +191,7 @@ class Board:
         elif said is not None and incident is not None:
             incident = ended(incident, said.reason, said.kind, now)
         elif observation is not None and failing:
-            self._strikes[key] = (*self._strikes.get(key, ()), *facts_of(observation))[-FACTS:]
+            self._strikes[key] = self._strikes.get(key, Strikes()).and_then(observation)
         if moved.state.phase is Phase.OK:
             self._strikes.pop(key, None)
         if incident is not None and (failing or said is not None):
@@ -220,6 +219,7 @@ class Board:
             del self.open[key]
 
     def _opened(self, observation: Observation, state: TrackState, now: float) -> Incident:
+        strikes = self._strikes.pop(observation.key, Strikes()).and_then(observation)
         return Incident(
             id=self.new_id(now),
             key=observation.key,
@@ -234,12 +234,14 @@ class Board:
             last_at=now,
             last_good_at=state.last_good_at,
             count=state.count,
-            evidence=joined(self._strikes.pop(observation.key, ()), facts_of(observation)),
+            evidence=strikes.evidence,
             advice=observation.advice,
             labels=observation.labels,
+            reasons=strikes.reasons,
         )
 
     def _continued(self, incident: Incident, observation: Observation, state: TrackState, now: float) -> Incident:
+        strikes = Strikes(incident.evidence, incident.reasons).and_then(observation)
         return replace(
             incident,
             cause=state.cause,
@@ -249,8 +251,9 @@ class Board:
             last_at=now,
             last_good_at=state.last_good_at,
             count=state.count,
-            evidence=joined(incident.evidence, facts_of(observation)),
+            evidence=strikes.evidence,
             advice=observation.advice or incident.advice,
+            reasons=strikes.reasons,
         )
 
     def _circumstances(self) -> Circumstances:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from watchdog.message import Redactor, clean_line
 from watchdog.model import Evidence, Nature, Observation
 
 FACTS = 16
 """Evidence kept with an incident: the first half from its beginning, the rest the newest."""
+REASONS = 10
 _TEXT_LIMIT = 500
 
 
@@ -35,17 +36,26 @@ def made_safe(observation: Observation, hide: Redactor) -> Observation:
     )
 
 
-def facts_of(observation: Observation) -> tuple[Evidence, ...]:
+@dataclass(frozen=True, slots=True)
+class Strikes:
+    """What the failures of one trouble brought so far: evidence, and the reasons, one for each change."""
+
+    evidence: tuple[Evidence, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def and_then(self, observation: Observation) -> Strikes:
+        """These, and one failure more. When there is too much evidence, the beginning and the newest are kept."""
+        evidence = tuple(dict.fromkeys((*self.evidence, *_facts_of(observation))))
+        if len(evidence) > FACTS:
+            evidence = (*evidence[: FACTS // 2], *evidence[-(FACTS // 2) :])
+        reasons = self.reasons
+        if not reasons or reasons[-1] != observation.reason:
+            reasons = (*reasons, observation.reason)[-REASONS:]
+        return Strikes(evidence, reasons)
+
+
+def _facts_of(observation: Observation) -> tuple[Evidence, ...]:
     """The evidence an observation brings; a condition without any says itself what it saw, under its reason."""
     if observation.nature is Nature.OCCURRENCE or observation.evidence:
         return observation.evidence
     return (Evidence(observation.at, observation.reason, observation.summary),)
-
-
-def joined(old: tuple[Evidence, ...], new: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Both, each fact once; when there are too many, the beginning and the newest are kept."""
-    merged = tuple(dict.fromkeys((*old, *new)))
-    if len(merged) <= FACTS:
-        return merged
-    half = FACTS // 2
-    return (*merged[:half], *merged[-half:])

@@ -5,15 +5,17 @@ The last line, `incident <id> · attempt <n>`, and a word about lateness are add
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 
 from watchdog.message.clean import clean_block, clean_line, shortened
+from watchdog.message.moments import moment
+from watchdog.message.proof import proof_lines
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Cause,
     Delivery,
-    Evidence,
     Incident,
     Nature,
     NotificationKind,
@@ -26,10 +28,11 @@ TITLE_LIMIT = 80
 BODY_LIMIT = 1500
 _LAST_LINES = 220
 """Characters kept free in a rendered body for the lines that `finish` adds."""
-_EVIDENCE_LINES = 10
-_EVIDENCE_WIDTH = 200
 _LATE_S = 60.0
 """A message that leaves this long after it was written says so."""
+
+_LINE_COUNT = re.compile(r", (?:at least )?\d+ lines?\b")
+"""The count of the newest batch in the words of a kernel occurrence; the incident's own says more."""
 
 _LOOK_AT: Mapping[str, str] = {
     "generation": "the log of the server process, and GPU use and power on its hosts",
@@ -38,19 +41,6 @@ _LOOK_AT: Mapping[str, str] = {
     "vitals": "memory, GPU and uptime of {host}",
     "self": "`inference-watchdog status` and the log of inference-watchdog itself",
 }
-
-
-def _local(at: float, zone: tzinfo | None) -> datetime:
-    """`at` in `zone`; None is the machine's own zone."""
-    return datetime.fromtimestamp(at, UTC).astimezone(zone)
-
-
-def _moment(at: float, now: float, zone: tzinfo | None, *, seconds: bool = False) -> str:
-    """`at` as local time with its zone; the date only if it is not today's."""
-    local = _local(at, zone)
-    clock = local.strftime("%H:%M:%S" if seconds else "%H:%M")
-    day = "" if local.date() == _local(now, zone).date() else local.strftime("%Y-%m-%d ")
-    return f"{day}{clock} {local.strftime('%Z')}"
 
 
 def subject_of(incident: Incident) -> str:
@@ -62,11 +52,6 @@ def subject_of(incident: Incident) -> str:
 def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     """The words after the kind: who, what, and how long, in an order that survives a cut."""
     subject = clean_line(subject_of(incident))
-    summary = clean_line(incident.summary)
-    if incident.cause is Cause.FLAPPING and not kind.is_end:
-        summary = f"{subject}: comes and goes, {summary.removeprefix(f'{subject}: ')}"
-    elif not summary.lower().startswith(subject.lower()):
-        summary = f"{subject}: {summary}"
     lasted = span(now - incident.since)
     if kind is NotificationKind.RESOLVED:
         gone = incident.end_reason is StepReason.NOT_WATCHED_ANY_MORE
@@ -79,6 +64,17 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
         seen = "1 line" if incident.count == 1 else f"{incident.count} times"
         what = incident.labels.get("kind") or incident.reason
         return f"{subject}: no more {clean_line(what)} for {span(now - incident.last_at)} ({seen} in all)"
+    summary = clean_line(incident.summary)
+    if not summary.lower().startswith(subject.lower()):
+        summary = f"{subject}: {summary}"
+    if incident.cause is Cause.FLAPPING:
+        return f"{subject}: comes and goes, {_short(incident) or summary.removeprefix(f'{subject}: ')}"
+    if short := _short(incident):
+        return (
+            f"{subject}: no text for {lasted}: {short}"
+            if _asks_for_text(incident)
+            else f"{subject}: {short} ({lasted})"
+        )
     if kind is NotificationKind.STILL_FIRING:
         return f"{lasted}: {summary}"
     timed = f"{summary} ({lasted})"
@@ -86,51 +82,102 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     return timed if worth and len(f"{kind} {timed}") <= TITLE_LIMIT else summary
 
 
+def _short(incident: Incident) -> str:
+    """The diagnosis in a few words, the subject's own name not said twice; "" without one."""
+    if incident.diagnosis is None:
+        return ""
+    return clean_line(incident.diagnosis.short).removeprefix(f"{subject_of(incident)}: ")
+
+
+def _asks_for_text(incident: Incident) -> bool:
+    return incident.key.startswith("generation/")
+
+
 def _class(incident: Incident) -> str:
-    """The severity, and what it was before it was raised."""
+    """Severity (and what it was before it was raised), key, and the reason where the key does not name it."""
     raised = incident.severity is not incident.opened_severity
-    return f"{incident.severity} (was {incident.opened_severity})" if raised else str(incident.severity)
+    severity = f"{incident.severity} (was {incident.opened_severity})" if raised else str(incident.severity)
+    named = incident.reason in incident.key.split("/")
+    return f"{severity} · {incident.key}" + ("" if named else f" · {incident.reason}")
 
 
-def _counted(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
-    """The lines that say since when, how often, and when it last was well."""
-    since = f"since {_moment(incident.since, now, zone)}"
-    if incident.closed_at is None:
-        since += f" ({span(now - incident.since)})"
-    else:
-        since = f"from {_moment(incident.since, now, zone)} to {_moment(incident.closed_at, now, zone)}"
-        since += f" ({span(incident.closed_at - incident.since)})"
+def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
+    """What is wrong, for how long, how often it was seen, and when it last was well."""
+    summary = shortened(clean_line(incident.summary), 300)
     if incident.nature is Nature.OCCURRENCE:
-        counted = f"seen {incident.count} time{'s' if incident.count != 1 else ''}"
-        return [f"{since}, {counted}, last {_moment(incident.last_at, now, zone)}"]
-    how = "comes and goes, " if incident.cause is Cause.FLAPPING else ""
-    what = "blind" if incident.key.startswith("self/blind/") else "failed"
-    counted = f"{how}{incident.count} {what} check{'s' if incident.count != 1 else ''}"
-    if incident.last_good_at is None:
-        return [f"{since}, {counted}"]
-    return [f"{since}, {counted}", f"last good: {_moment(incident.last_good_at, now, zone)}"]
+        first = moment(incident.since, now, zone, seconds=True)
+        if incident.count == 1:
+            return f"{summary}; seen at {first}"
+        times = f"{'at least ' if 'at least' in summary else ''}{incident.count} times"
+        last = moment(incident.last_at, now, zone, seconds=True)
+        return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}" + ("" if last == first else f", last {last}")
+    since, lasted = moment(incident.since, now, zone), span(now - incident.since)
+    plural = "" if incident.count == 1 else "s"
+    if incident.key.startswith("self/blind/"):
+        counted = f"{incident.count} blind check{plural}"
+    else:
+        counted = f"{incident.count} failed {'probe' if _asks_for_text(incident) else 'check'}{plural}"
+    if incident.last_good_at is not None:
+        counted += f", last good {moment(incident.last_good_at, now, zone)}"
+    if incident.cause is Cause.FLAPPING:
+        return f"{summary}; it comes and goes since {since} ({lasted}, {counted})"
+    if _asks_for_text(incident):
+        return f"{clean_line(subject_of(incident))}: no text since {since} ({lasted}, {counted})"
+    return f"{summary}; since {since} ({lasted}, {counted})"
 
 
-def _evidence(evidence: tuple[Evidence, ...], now: float, zone: tzinfo | None) -> list[str]:
-    """Evidence lines in time order (what has no time of its own first); the middle is left out when there are many."""
-    ordered = sorted(evidence, key=lambda fact: -1.0 if fact.at is None else fact.at)
-    lines = []
-    for fact in ordered:
-        when = "" if fact.at is None else f"{_moment(fact.at, now, zone, seconds=True)} "
-        lines.append(shortened(clean_line(f"- {when}{fact.source}: {fact.text}"), _EVIDENCE_WIDTH))
-    if len(lines) > _EVIDENCE_LINES:
-        head = _EVIDENCE_LINES // 2
-        left_out = len(lines) - 2 * head
-        lines = [*lines[:head], f"- … {left_out} more …", *lines[-head:]]
-    return lines
+def _cause(incident: Incident) -> list[str]:
+    """The line of the diagnosis; without one, what a probe said last where the sentence does not hold it."""
+    found = incident.diagnosis
+    if found is not None:
+        return [f"{found.confidence}: {shortened(clean_line(found.sentence), 420)}"]
+    last = clean_line(incident.summary).removeprefix(f"{subject_of(incident)}: ")
+    return [f"last: {shortened(last, 300)}"] if _asks_for_text(incident) else []
 
 
 def _what_next(incident: Incident) -> list[str]:
-    """The lines about the likely cause and about where to look."""
+    """The lines about what to do, and where to look."""
+    found = incident.diagnosis
     kind = incident.key.partition("/")[0]
     look = _LOOK_AT.get(kind, "").format(host=incident.labels.get("host", "the host"))
     advice = shortened(clean_line(incident.advice), 400)
-    return [*([f"likely: {advice}"] if advice else []), *([f"look at: {clean_line(look)}"] if look else [])]
+    if found is not None and found.look_at:
+        look = found.look_at
+        if advice.startswith(("Look ", "See ")):
+            advice = ""  # the reason alone also only says where to look; the diagnosis knows more
+    return [*([f"do: {advice}"] if advice else []), *([f"look at: {clean_line(look)}"] if look else [])]
+
+
+def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
+    """The lines of a resolve or an expiry: how long, how often, and what it was."""
+    closed = now if incident.closed_at is None else incident.closed_at
+    when = f"from {moment(incident.since, now, zone)} to {moment(closed, now, zone)}"
+    what = "seen" if incident.nature is Nature.OCCURRENCE else "failed"
+    times = f"{what} {incident.count} time{'' if incident.count == 1 else 's'}"
+    found = incident.diagnosis
+    was = clean_line(incident.summary if found is None else f"{found.confidence}, {found.sentence}")
+    went = clean_line(f"[{' → '.join(incident.reasons)}]") if len(incident.reasons) > 1 else ""
+    return [
+        f"{clean_line(subject_of(incident))}: {when} ({span(closed - incident.since)}), {times}",
+        f"was: {shortened(was, 420)} {shortened(went, 300)}".rstrip(),
+        _class(incident),
+    ]
+
+
+def _body(incident: Incident, kind: NotificationKind, now: float, zone: tzinfo | None, hide: Redactor) -> str:
+    room = BODY_LIMIT - _LAST_LINES
+    if kind.is_end:
+        return shortened("\n".join(hide(line) for line in _end(incident, now, zone)), room)
+    first = [_sentence(incident, now, zone), *_cause(incident)]
+    found = incident.diagnosis
+    facts = (*incident.evidence, *(() if found is None else found.evidence))
+    proof = [hide(line) for line in proof_lines(dict.fromkeys(facts), "\n".join(first), now, zone)]
+    first = [hide(clean_line(line)) for line in (*first, _class(incident))]
+    last = [hide(line) for line in _what_next(incident)]
+    left = room - len("\n".join([*first, *last])) - 2
+    while proof and len("\n".join(proof)) > left:
+        proof.pop(len(proof) // 2)
+    return shortened("\n".join([*first, *proof, *last]), room)
 
 
 def render(
@@ -142,18 +189,7 @@ def render(
     """
     hide = redactor or Redactor(())
     title = shortened(hide(f"{kind} {_headline(incident, kind, now)}"), TITLE_LIMIT)
-    first = [
-        shortened(hide(("was: " if kind.is_end else "") + clean_line(incident.summary)), 400),
-        hide(clean_line(f"{_class(incident)} · {incident.key} · {incident.reason}")),
-        *_counted(incident, now, zone),
-    ]
-    last = [] if kind.is_end else [hide(line) for line in _what_next(incident)]
-    room = BODY_LIMIT - _LAST_LINES - len("\n".join([*first, *last])) - 2
-    facts = [] if kind.is_end else [hide(line) for line in _evidence(incident.evidence, now, zone)]
-    while facts and len("\n".join(facts)) > room:
-        facts.pop(len(facts) // 2)
-    body = shortened("\n".join([*first, *facts, *last]), BODY_LIMIT - _LAST_LINES)
-    return Text(title, body)
+    return Text(title, _body(incident, kind, now, zone, hide))
 
 
 def _lateness(delivery: Delivery, ended_at: float | None, now: float, zone: tzinfo | None) -> str:
@@ -161,9 +197,9 @@ def _lateness(delivery: Delivery, ended_at: float | None, now: float, zone: tzin
     late = f"delivered {span(now - delivery.created_at)} late"
     incident = delivery.incident
     if delivery.kind.is_trigger and incident is not None and ended_at is not None:
-        lasted = f"{_moment(incident.since, now, zone)} to {_moment(ended_at, now, zone)}"
+        lasted = f"{moment(incident.since, now, zone)} to {moment(ended_at, now, zone)}"
         return f"it is over already: from {lasted}; {late}"
-    return f"{late}: written at {_moment(delivery.created_at, now, zone)}"
+    return f"{late}: written at {moment(delivery.created_at, now, zone)}"
 
 
 def finish(delivery: Delivery, *, now: float, zone: tzinfo | None, ended_at: float | None = None) -> Text:

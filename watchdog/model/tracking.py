@@ -134,7 +134,7 @@ class Incident:
 
     `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
     last seen. `told` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is the
-    newest, None where nobody looks for a cause.
+    newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most ten.
     """
 
     id: str
@@ -159,3 +159,4 @@ class Incident:
     told: Mapping[str, Told] = field(default_factory=dict)
     acknowledged_at: float | None = None
     diagnosis: Diagnosis | None = None
+    reasons: tuple[str, ...] = ()

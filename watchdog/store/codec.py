@@ -97,6 +97,7 @@ def incident_to_text(incident: Incident) -> str:
             },
             "acknowledged_at": incident.acknowledged_at,
             "diagnosis": _diagnosis_to_json(incident.diagnosis),
+            "reasons": list(incident.reasons),
         }
     )
 
@@ -119,6 +120,7 @@ def incident_from_text(text: str) -> Incident:
         told={name: Told(Severity(row[0]), row[1], row[2], row[3]) for name, row in raw["told"].items()},
         acknowledged_at=raw["acknowledged_at"],
         diagnosis=_diagnosis_from_json(raw.get("diagnosis")),
+        reasons=tuple(raw.get("reasons", ())),
     )
 
 
