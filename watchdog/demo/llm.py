@@ -10,6 +10,8 @@ from aiohttp import web
 
 MODEL = "demo-model"
 TOKENS = ("All", " is", " well", " here", ".")
+TOKEN_S = 0.01
+"""A hundred tokens a second, so that there is a speed to measure."""
 
 
 class Mode(StrEnum):
@@ -98,6 +100,7 @@ class ChatServer:
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
             chunk = {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
             await response.write(b"data: " + json.dumps(chunk | {"choices": [choice]}).encode() + b"\n\n")
+            await asyncio.sleep(TOKEN_S if delta.get("content") else 0.0)
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response

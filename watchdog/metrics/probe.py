@@ -25,10 +25,10 @@ def probe_exposition(server: str, seen: Observation | None, accept: str) -> tupl
     reason.labels(server, verdict.value, UNFINISHED if seen is None else seen.reason).set(1)
     if seen is not None:
         gauge("started_timestamp_seconds", "When this probe began.", seen.at)
-        gauge("duration_seconds", "How long it took.", seen.measurements.get("duration_s", seen.duration_s))
+        gauge("last_duration_seconds", "How long it took.", seen.measurements.get("duration_s", seen.duration_s))
         for name, key, words in (
-            ("first_token_seconds", "ttft_s", "Time to the first token."),
-            ("tokens_per_second", "tokens_per_s", "Decode rate."),
+            ("last_first_token_seconds", "ttft_s", "Time to the first token."),
+            ("last_tokens_per_second", "tokens_per_s", "Decode rate."),
         ):
             if key in seen.measurements:
                 gauge(name, words, seen.measurements[key])
