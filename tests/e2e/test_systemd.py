@@ -195,6 +195,30 @@ def test_an_upgrade_to_what_refuses_the_configuration_keeps_the_old_one_running(
     assert installed.is_active()
 
 
+def test_service_install_writes_and_starts_a_unit_and_remove_undoes_it(installed: Installed) -> None:
+    ensure_running(installed)
+    inside, other, unit = installed.inside, "/etc/inference-watchdog/other.yaml", f"/etc/systemd/system/{UNIT}"
+    inside.write(other, "servrs: []\n")
+    said = inside.run("inference-watchdog", "service", "install", "--config", other, check=False)
+    assert "did you mean servers?" in said
+    inside.run("test", "!", "-e", unit)
+    inside.run("cp", CONFIG, other)
+    said = inside.run("inference-watchdog", "service", "install", "--config", other)
+    assert f"wrote {unit}" in said
+    assert inside.show(UNIT, "FragmentPath") == unit
+    assert other in inside.show(UNIT, "ExecStart")
+    inside.wait(installed.started_well, what="a good start")
+    inside.run("inference-watchdog", "service", "remove")
+    inside.run("test", "!", "-e", unit)
+    assert inside.run("systemctl", "is-enabled", UNIT, check=False) == "disabled"
+    assert "config.yaml" in inside.run("ls", "/etc/inference-watchdog")
+    said = inside.run("inference-watchdog", "service", "remove", check=False)
+    assert "nothing was removed" in said
+    said = inside.run("inference-watchdog", "service", "install")
+    assert "wrote" not in said, "the package brings its own unit"
+    assert inside.show(UNIT, "FragmentPath") == f"/lib/systemd/system/{UNIT}"
+
+
 def test_a_purge_leaves_nothing(installed: Installed) -> None:
     inside = installed.inside
     inside.run("dpkg", "--remove", "inference-watchdog")
