@@ -38,6 +38,7 @@ _ADVICE = {
     Reason.NO_REPLY: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
     Reason.NO_TOKEN: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
     Reason.STALLED: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
+    Reason.TRUNCATED: "Look at the server's log for a crash; a proxy in between may cut long answers.",
     Reason.LOADING: "Wait; if it does not end, look at the server's log.",
     Reason.BUSY: "Users wait: look at the queue, add slots or a longer probe timeout.",
     Reason.AUTH: "Set api_key of this server, or give the key back its access.",
