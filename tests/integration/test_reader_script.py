@@ -222,7 +222,7 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
             calls = rf"\.({names})\("
             runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
         runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
-    assert speaks_ssh == {"ssh/login.py", "ssh/naming.py", "ssh/session.py"}
+    assert speaks_ssh == {f"ssh/{name}.py" for name in ("login", "naming", "offered", "own_key", "session")}
     assert runs_remotely == ["ssh/session.py: create_process"]
     assert runs_ssh_here == []
 
