@@ -103,7 +103,7 @@ def _looks(scene: Scene, used: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         if host.vitals is not None and host.vitals.at >= scene.incident.since
         for one in vitals_evidence(host)
     )
-    return tuple(sorted(dict.fromkeys((*used, *looked)), key=lambda one: -1.0 if one.at is None else one.at))
+    return tuple(sorted(dict.fromkeys((*looked, *used)), key=lambda one: -1.0 if one.at is None else one.at))
 
 
 def _across(scene: Scene, by_host: Mapping[str, Mapping[Fact, Seen]]) -> dict[Fact, Seen]:
