@@ -13,6 +13,7 @@ from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.checks.generation_words import advice_for
 from watchdog.completion.reason import Reason
 from watchdog.config import ServerSettings
+from watchdog.engines.catalog import same_model
 from watchdog.model import Verdict
 
 LOOK_S = 5.0
@@ -31,6 +32,17 @@ class Offer:
     models: tuple[str, ...] | None
     loaded: tuple[str, ...] | None
     engine: str | None
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether it loads models when they are asked for. An engine with metrics of its own holds its model."""
+        return self.loaded is not None and self.engine is None
+
+    def lacks(self, model: str | None) -> bool:
+        """Whether it lists models, and not this one."""
+        return (
+            model is not None and bool(self.models) and not any(same_model(model, name) for name in self.models or ())
+        )
 
 
 async def offer_of(server: ServerSettings, chat: ChatClient) -> Offer:
@@ -77,7 +89,7 @@ def fix_for(server: ServerSettings, outcome: ProbeOutcome, models: tuple[str, ..
             f"Put a key this server accepts where `api_key` of server {server.name} is taken from; "
             "it refuses the one it gets."
         )
-    if outcome.reason is Reason.UNKNOWN_MODEL and models:
+    if models and outcome.reason in (Reason.UNKNOWN_MODEL, Reason.ASLEEP):
         near = nearest_model(server.model or "", models)
         if near is not None:
             return f"Set `model: {near}` for server {server.name}" + (

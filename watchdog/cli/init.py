@@ -68,7 +68,7 @@ class Flags:
 @click.option("--yes", is_flag=True, help="Ask nothing: agree to what would be asked, also to new host keys.")
 @click.option(
     "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=1, max=3600), metavar="S",
-    help="Seconds a server gets for its first text.",
+    help="Seconds a server gets for its first text, and a machine, at most 10, for the login.",
 )  # fmt: skip
 def command(output: str | None, yes: bool, **flags: object) -> int:
     """Ask for a server and its machines, try everything, and write a working configuration.
@@ -190,9 +190,8 @@ class _Init:
             return [], ""
         key, public = host.own_key(self._talk, self._places, self._flags.identity)
         known = self._places.known_hosts
-        access = host.Access(
-            key, public, known, (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
-        )
+        elsewhere = (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+        access = host.Access(key, public, known, elsewhere, min(10.0, self._flags.timeout_s))
         hosts = [host.parse_host(text, access) for text in texts]
         if len({one.name for one in hosts}) < len(hosts):
             raise click.UsageError("two hosts have the same name; write NAME=USER@ADDRESS")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from watchdog.checks.host_examination import SAMPLE_LINES, Examined, examine
 from watchdog.clock import Clock
 from watchdog.config import HostSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.ssh import HostError, Reason
+from watchdog.ssh.own_key import bound_line, open_line, public_line
 
-LIMIT_S = 20.0
+LIMIT_S = 10.0
 CLOCK_WARN_S = 5.0
 """Beyond this, times in alerts and in the host's own log no longer line up."""
 CLOCK_FAIL_S = 60.0
@@ -59,8 +61,21 @@ def _no_login(look: HostLook) -> Finding:
         name=look.host.name,
         grade=Grade.FAIL,
         words=look.trouble.summary,
-        fix=look.trouble.advice or "Log in by hand and see what is wrong.",
+        fix=_way_in(look) or look.trouble.advice or "Log in by hand and see what is wrong.",
         reason=look.trouble.reason.value,
+    )
+
+
+def _way_in(look: HostLook) -> str:
+    """The exact line that lets our key in, where the host refused it and the key is in a file."""
+    host = look.host
+    if look.trouble is None or look.trouble.reason is not Reason.KEY_REFUSED or host.identity_file is None:
+        return ""
+    public = public_line(Path(host.identity_file).expanduser(), host.passphrase)
+    line = bound_line(public) if host.forced_command else open_line(public)
+    return (
+        f"On {host.name}, see that {host.user} exists and has a shell, and add this line to "
+        f"~{host.user}/.ssh/authorized_keys: {line}"
     )
 
 

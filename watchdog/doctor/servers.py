@@ -27,7 +27,7 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
             reason="config",
         )
     summary = outcome.summary(server.probe.timeout_s)
-    if outcome.reason is Reason.ASLEEP:
+    if outcome.reason is Reason.ASLEEP and not offer.lacks(server.model):
         return Finding(
             area="server",
             name=server.name,
@@ -46,7 +46,7 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
     return Finding(
         area="server",
         name=server.name,
-        grade=Grade.FAIL if outcome.severity is Severity.PAGE else Grade.WARN,
+        grade=Grade.WARN if outcome.severity is Severity.WARN else Grade.FAIL,
         words=summary,
         fix=server_examination.fix_for(server, outcome, offer.models),
         reason=outcome.reason.value,

@@ -18,11 +18,12 @@ from watchdog.ssh import HostError, Reason
 from watchdog.ssh.offered import OfferedKey, Standing, known_keys, offered_key, pattern, standing
 from watchdog.ssh.own_key import bound_line, new_private_key, open_line, public_line
 
-LIMIT_S = 20.0
 CLOCK_S = 5.0
 HOST = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<user>[^@\s:/=]+)@(?P<address>\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?"
 )
+MISTYPED = frozenset({Reason.DNS, Reason.REFUSED, Reason.TIMEOUT, Reason.UNROUTABLE, Reason.SILENT, Reason.NOT_SSH})
+"""What a wrong address or port looks like."""
 CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
 
 
@@ -30,13 +31,15 @@ CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
 class Access:
     """How hosts are logged in to: the key's file, its public line, and the known_hosts of the new installation.
 
-    `elsewhere` are known_hosts files of this account: what they say about a host counts when its key is judged.
+    `elsewhere` are known_hosts files of this account: what they say about a host counts when its key is judged. A
+    login gets `timeout_s`.
     """
 
     key: Path
     public: str
     known_hosts: Path
     elsewhere: Sequence[Path] = ()
+    timeout_s: float = 10.0
 
 
 def parse_host(text: str, access: Access) -> HostSettings:
@@ -79,14 +82,15 @@ def own_key(talk: Talk, places: Places, given: str | None) -> tuple[Path, str]:
 
 def set_up(host: HostSettings, access: Access, talk: Talk) -> HostSettings:
     """Lead one host to a login that may read kernel lines. Returns its settings, good or still with things to do."""
-    about = f"host {host.name}"
     while True:
-        talk.solved(about)
+        talk.solved(f"host {host.name}")
+        trouble: HostError | None = None
         try:
             if not _trust(host, access, talk):
                 return host
-            seen = asyncio.run(examine(host, SystemClock(), LIMIT_S))
+            seen = asyncio.run(examine(host, SystemClock(), access.timeout_s))
         except HostError as error:
+            trouble = error
             _tell_trouble(host, access, error, talk)
         else:
             host = replace(host, forced_command=seen.forced_command)
@@ -95,6 +99,21 @@ def set_up(host: HostSettings, access: Access, talk: Talk) -> HostSettings:
                 return host
         if not talk.again("Try again, when that is done?"):
             return host
+        if trouble is not None and trouble.reason in MISTYPED:
+            host = _corrected(host, access, talk)
+
+
+def _corrected(host: HostSettings, access: Access, talk: Talk) -> HostSettings:
+    """The host as typed once more: the address or the port may have been wrong."""
+    address = f"[{host.address}]" if ":" in host.address else host.address
+    text = talk.ask("The machine", f"{host.name}={host.user}@{address}:{host.port}")
+    try:
+        new = parse_host(text, access)
+    except WatchdogError as error:
+        talk.note(str(error))
+        return host
+    talk.solved(f"host {host.name}")
+    return new
 
 
 def _trust(host: HostSettings, access: Access, talk: Talk) -> bool:
@@ -103,7 +122,7 @@ def _trust(host: HostSettings, access: Access, talk: Talk) -> bool:
     Raises HostError when the host gives no key.
     """
     own = read(access.known_hosts)
-    offered = asyncio.run(offered_key(host, LIMIT_S, own))
+    offered = asyncio.run(offered_key(host, access.timeout_s, own))
     if standing(host, offered, own) is Standing.KNOWN:
         talk.well(f"{host.name}: its host key is the known one, {offered}")
         return True

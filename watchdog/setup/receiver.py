@@ -36,7 +36,7 @@ def find(given: str | None, variable: str | None, value: str | None, talk: Talk)
             if talk.unattended:
                 raise WatchdogError(f"--receiver is needed: any apprise URL, for example {EXAMPLE}")
             talk.note(f"Any apprise URL, for example {EXAMPLE}")
-            url = talk.ask("Where do alerts go?")
+            url = talk.ask("Where do alerts go")
             if not url:
                 continue
         problem = url_problem(url)

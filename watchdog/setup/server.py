@@ -84,7 +84,7 @@ class _Finder:
                 if reference and offer.models is None:
                     offer = await offer_of(settings, chat)
                 settings = self._model(settings, offer)
-                settings = replace(settings, on_demand=offer.loaded is not None)
+                settings = replace(settings, on_demand=offer.on_demand)
                 outcome = await self._prove(settings, offer, chat)
                 if outcome.verdict is not Verdict.FAIL or not self._talk.again("Try again?"):
                     break
@@ -147,12 +147,12 @@ class _Finder:
             self._talk.well(f"It gives text: {outcome.summary(settings.probe.timeout_s)}.")
             if thought_only(outcome):
                 self._talk.note("A thinking model: its five tokens go into thinking. That counts as alive.")
-        elif outcome.reason is Reason.ASLEEP:
+        elif outcome.reason is Reason.ASLEEP and not offer.lacks(settings.model):
             self._talk.note(f"{outcome.summary(settings.probe.timeout_s)}: not proven, and not a problem.")
         else:
             fix = fix_for(settings, outcome, offer.models) or "Look at the server's log."
-            summary = outcome.summary(settings.probe.timeout_s)
-            self._talk.problem(f"{summary} ({outcome.reason.value})", fix, about=about)
+            reason = Reason.UNKNOWN_MODEL if outcome.reason is Reason.ASLEEP else outcome.reason
+            self._talk.problem(f"{outcome.summary(settings.probe.timeout_s)} ({reason.value})", fix, about=about)
         return outcome
 
     def _corrected(
