@@ -113,7 +113,7 @@ async def browser(profile: Path) -> AsyncIterator[Tab]:
     try:
         port_file = profile / "DevToolsActivePort"
         async with asyncio.timeout(30):
-            while not port_file.exists() or "\n" not in port_file.read_text():  # noqa: ASYNC240
+            while not port_file.exists() or "\n" not in port_file.read_text():
                 assert process.returncode is None, f"chromium ended with {process.returncode}"
                 await asyncio.sleep(0.05)
         port = int(port_file.read_text().split()[0])

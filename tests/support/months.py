@@ -12,15 +12,20 @@ from watchdog.model import (
     Incident,
     IncidentStatus,
     Nature,
+    Notification,
+    NotificationKind,
     Observation,
+    Outcome,
+    OutcomeReason,
     Severity,
     Silence,
     StepReason,
+    Text,
     Thresholds,
     TrackState,
     Verdict,
 )
-from watchdog.store import PLAN, Commit, Requests, Store
+from watchdog.store import PLAN, Commit, Queued, Requests, Store
 from watchdog.tracker import step
 
 DAY_S = 86400.0
@@ -127,9 +132,27 @@ async def write_month(
     plan = {key: {"interval_s": SCAN_S, "failures": 3} for key in (f"kernel_log/{host}" for host in HOSTS)}
     plan[f"generation/{SERVER}"] = {"interval_s": PROBE_S, "failures": 3}
     await store.commit(Commit(tracks=_tracks(seen, now), incidents=tuple(found), memory=(PLAN, plan)))
+    await _deliver(store, found, now)
     await store.record_blind(now - 4.2 * DAY_S, now - 4.1 * DAY_S, "the machine was asleep")
     await store.request(lambda ask: _quiet(ask, now))
     await store.close()
+
+
+async def _deliver(store: Store, found: list[Incident], now: float) -> None:
+    """Messages about the pages of `found`: the first needs two attempts, the others one."""
+    for number, one in enumerate([one for one in found if one.severity is Severity.PAGE]):
+        note = Notification(one.id, "phone", NotificationKind.FIRING, one.severity)
+        text = Text(f"FIRING {one.summary}"[:80], one.summary)
+        await store.commit(Commit(messages=(Queued(note, text, one.opened_at),)))
+        delivery = (await store.lease("phone", one.opened_at + 1, 1e9)).delivery
+        assert delivery is not None
+        if number == 0:
+            await store.postpone(
+                delivery, Outcome(OutcomeReason.TIMEOUT, "no answer"), one.opened_at + 9, one.opened_at
+            )
+            delivery = (await store.lease("phone", one.opened_at + 10, 1e9)).delivery
+            assert delivery is not None
+        await store.acknowledge(delivery, Outcome(OutcomeReason.DELIVERED), min(one.opened_at + 12, now), hasten=False)
 
 
 def _quiet(ask: Requests, now: float) -> None:

@@ -64,6 +64,11 @@ def joined(children: Child) -> Html:
     return Html("".join([joined(child) for child in children]))
 
 
+def scrolling(inside: Html, name: str, class_: str = "scroll") -> Html:
+    """A part that may be wider than a phone: the keyboard can reach and move it, and it has a name."""
+    return tag("div", inside, class_=class_, tabindex="0", role="region", aria_label=name)
+
+
 def raw(markup: str) -> Html:
     """HTML or CSS that is a constant of ours. Never call it with anything that came from outside."""
     return Html(markup)

@@ -7,7 +7,7 @@ from datetime import tzinfo
 from watchdog.message import span
 from watchdog.overview.curves import curves
 from watchdog.overview.document import content_policy, document
-from watchdog.overview.html import Child, Html, tag
+from watchdog.overview.html import Child, Html, scrolling, tag
 from watchdog.overview.incidents import past_incident
 from watchdog.overview.report import HostFigures, Report, ServerFigures
 from watchdog.overview.report_text import delivery_words, share_words, spread_words, tokens_words
@@ -51,9 +51,9 @@ def _hero(report: Report) -> Html:
     return tag("div", tag("p", words), tag("p", rest, class_="muted"), class_=f"hero {kind}")
 
 
-def _rows(pairs: list[tuple[str, Child]]) -> Html:
+def _rows(pairs: list[tuple[str, Child]], name: str) -> Html:
     body = (tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in pairs)
-    return tag("div", tag("table", tag("tbody", *body)), class_="scroll")
+    return scrolling(tag("table", tag("tbody", *body)), f"{name}, figures")
 
 
 def _server(one: ServerFigures, report: Report, clock: Clockface) -> Html:
@@ -70,7 +70,7 @@ def _server(one: ServerFigures, report: Report, clock: Clockface) -> Html:
         ("Cost of probing", f"{one.requests} requests, {tokens_words(one)}"),
     ]
     drawn = curves(one.name, one.series, report.span, words=span(report.span.length_s), now=clock.now)
-    return tag("section", tag("h2", f"Server {one.name}"), tag("div", _rows(pairs), drawn, class_="card"))
+    return tag("section", tag("h2", f"Server {one.name}"), tag("div", _rows(pairs, one.name), drawn, class_="card"))
 
 
 def _hosts(hosts: tuple[HostFigures, ...]) -> list[Html]:
@@ -83,7 +83,7 @@ def _hosts(hosts: tuple[HostFigures, ...]) -> list[Html]:
             ("Lines read", str(one.lines)),
             *((f"Finding {kind}", str(times)) for kind, times in one.findings.items()),
         ]
-        made.append(tag("section", tag("h2", f"Host {one.name}"), tag("div", _rows(pairs), class_="card")))
+        made.append(tag("section", tag("h2", f"Host {one.name}"), tag("div", _rows(pairs, one.name), class_="card")))
     return made
 
 
@@ -106,6 +106,6 @@ def _blind_and_delivery(report: Report) -> list[Html]:
     told: list[tuple[str, Child]] = [(one.name, delivery_words(one)) for one in report.receivers]
     sections = []
     for title, pairs, none in (("Blind", blind, "Never."), ("Delivery", told, "Nothing was to be delivered.")):
-        body = tag("div", _rows(pairs), class_="card") if pairs else tag("p", none, class_="card")
+        body = tag("div", _rows(pairs, title), class_="card") if pairs else tag("p", none, class_="card")
         sections.append(tag("section", tag("h2", title), body))
     return sections

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from watchdog.overview.document import document
-from watchdog.overview.html import Child, Html, tag
+from watchdog.overview.html import Child, Html, scrolling, tag
 from watchdog.overview.incidents import open_incident, past_incident, silence_words
 from watchdog.overview.lanes import timeline
 from watchdog.overview.scene import Scene
@@ -15,7 +15,7 @@ from watchdog.overview.words import Clockface, counted
 from watchdog.policy import next_window, window_at
 from watchdog.web.targets import hosts, servers
 
-MOST_OPEN, MOST_PAST = 50, 25
+MOST_OPEN, MOST_PAST = 50, 20
 
 
 def page(scene: Scene, version: str) -> str:
@@ -133,7 +133,7 @@ def _delivery(scene: Scene, clock: Clockface) -> Html:
     )
     none = ["Nothing was ever delivered. Prove your receivers: ", tag("code", "inference-watchdog test-alert")]
     table = tag("table", tag("thead", head), tag("tbody", *rows))
-    shown = tag("div", table, class_="scroll card") if rows else tag("p", *none, class_="card")
+    shown = scrolling(table, "Receivers", class_="scroll card") if rows else tag("p", *none, class_="card")
     return _section("Delivery", "delivery", shown)
 
 
