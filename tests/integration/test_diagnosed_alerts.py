@@ -13,10 +13,9 @@ from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
 
 
-def missed(reason: str = "no_reply", **numbers: float) -> Observation:
-    return observed(
-        Verdict.FAIL, KEY, reason=reason, summary=f"{reason}: as told", measurements=numbers, duration_s=60.0
-    )
+def missed(reason: str = "no_reply", numbers: Mapping[str, float] | None = None) -> Observation:
+    said = f"{reason}: as told"
+    return observed(Verdict.FAIL, KEY, reason=reason, summary=said, measurements=numbers or {}, duration_s=60.0)
 
 
 async def look_at_hosts(station: Station, head: Observation, worker: Observation) -> None:
