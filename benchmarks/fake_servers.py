@@ -91,7 +91,7 @@ class _Connection(asyncio.Protocol):
         parts = path.strip("/").split("/")
         closing = b"connection: close" in head.lower()
         if path.endswith("/chat/completions"):
-            self.servers.arrivals[f"{parts[0]}/{parts[1]}"].append(time.time())  # noqa: TID251 - outside the daemon
+            self.servers.arrivals[f"{parts[0]}/{parts[1]}"].append(time.time())
             mode = self.servers.modes.get(parts[1], "ok")
             if mode != "hang":
                 asyncio.get_running_loop().call_later(DELAY_S, self.answer, mode, b'"stream":' in body, closing)

@@ -80,7 +80,7 @@ def missing() -> list[str]:
 async def running(
     fake: FakeServers, servers: list[str], interval_s: int, webhook: str, directory: Path
 ) -> AsyncIterator[Stack]:
-    """The stack, probing `servers` every `interval_s` seconds and telling `webhook`; everything is below `directory`."""
+    """The stack: probes `servers` every `interval_s` seconds and tells `webhook`; it writes below `directory`."""
     directory.mkdir()
     blackbox, prometheus, alertmanager = free_port(), free_port(), free_port()
     (directory / "blackbox.yml").write_text(BLACKBOX)

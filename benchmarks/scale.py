@@ -120,8 +120,8 @@ async def webhook() -> AsyncIterator[str]:
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, dict[str, Figures]]:
     """`healthy` and `hung` → side → figures."""
     servers = [f"e{number}" for number in range(options.servers)]
-    hung = servers[: round(HUNG_SHARE * len(servers))]
-    well = servers[len(hung) :]
+    hung = [name for number, name in enumerate(servers) if number % 10 < 10 * HUNG_SHARE]
+    well = [name for name in servers if name not in set(hung)]
     async with serving() as fake, webhook() as hook, contextlib.AsyncExitStack() as sides:
         ours = directory / OURS
         ours.mkdir()
@@ -144,7 +144,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, dic
         return found
 
 
-def report(found: dict[str, dict[str, Figures]], interval_s: int) -> int:
+def report(found: dict[str, dict[str, Figures]]) -> int:
     """Print the figures and judge them; 0 within the budgets, 1 outside."""
     print(f"{'':18} {'CPU s/h':>8} {'RSS MiB':>8} {'probes':>7} {'due':>6} {'late p99 s':>10} {'max':>6}")
     broken = []
@@ -189,7 +189,7 @@ def main() -> int:
         found = asyncio.run(measure(options, directory))
     if options.json:
         options.json.write_text(json.dumps({w: {s: asdict(f) for s, f in row.items()} for w, row in found.items()}))
-    return report(found, options.interval)
+    return report(found)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ log = structlog.get_logger("scheduler")
 SPREAD_PER_CHECK_S = 0.05
 """Starts are spread by this much per check, within one interval: no burst at start, first results at once."""
 
+TOGETHER_S = 0.25
+"""Where starts are closer than `SPREAD_PER_CHECK_S`, those within this time start together: a process that wakes up
+for one probe at a time spends more on waking up than on probing."""
+
 LIVE_RESTART_S = 30.0
 """A live part that ended by a bug of ours is started again after this long."""
 
@@ -92,10 +96,11 @@ class Scheduler:
                 del self._tasks[key]
                 self._report_health_of.discard(key)
         new = [check for key, check in wanted.items() if key not in self._tasks]
+        now = self._clock.monotonic()
         for position, check in enumerate(new):
-            delay_s = position * min(SPREAD_PER_CHECK_S, check.interval_s / max(len(new), 1))
-            self._since[check.key] = self._clock.monotonic()
-            running = [asyncio.create_task(self._loop(check, delay_s), name=check.key)]
+            self._since[check.key] = now
+            planned = now + _spread_s(position, check.interval_s / len(new))
+            running = [asyncio.create_task(self._loop(check, planned), name=check.key)]
             if isinstance(check, Live) and check.live:
                 running.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
             for started in running:
@@ -106,7 +111,7 @@ class Scheduler:
         """Run every check now (spread a little), as after a sleep. What runs already runs once more when it is over."""
         now = self._clock.monotonic()
         for position, (key, (check, _)) in enumerate(self._tasks.items()):
-            self._hastened[key] = now + position * min(SPREAD_PER_CHECK_S, check.interval_s / len(self._tasks))
+            self._hastened[key] = now + _spread_s(position, check.interval_s / len(self._tasks))
             if key in self._naps:
                 self._naps[key].cancel()
 
@@ -150,8 +155,7 @@ class Scheduler:
             self._report_health_of.add(key)
             await self._clock.sleep(LIVE_RESTART_S)
 
-    async def _loop(self, check: Check, delay_s: float) -> None:
-        planned = self._clock.monotonic() + delay_s
+    async def _loop(self, check: Check, planned: float) -> None:
         while True:
             planned = await self._due(check.key, planned)
             self._started.set()
@@ -171,12 +175,16 @@ class Scheduler:
             nap = asyncio.create_task(self._clock.sleep(left_s))
             self._naps[key] = nap
             try:
-                await asyncio.wait((nap,))
+                await nap
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if current is None or current.cancelling():
+                    raise
+                # only the nap was cancelled: the check is wanted earlier
+            else:
+                return planned
             finally:
                 self._naps.pop(key, None)
-                nap.cancel()
-            if not nap.cancelled():
-                return planned
 
     async def run_once(self, check: Check) -> CheckResult:
         """Run `check` now and hand its result on; returns that result, also when the check itself had a bug."""
@@ -193,6 +201,13 @@ class Scheduler:
                 result = CheckResult((*result.observations, _no_bug(check.key, self._clock.wall())), result.memory)
         await self._take(check.key, result)
         return result
+
+
+def _spread_s(position: int, most_s: float) -> float:
+    """How long after the first start the one at `position` is, if starts may be at most `most_s` apart."""
+    if most_s >= SPREAD_PER_CHECK_S:
+        return position * SPREAD_PER_CHECK_S
+    return position * most_s // TOGETHER_S * TOGETHER_S
 
 
 def _limit_s(check: Check) -> float:

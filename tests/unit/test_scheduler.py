@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -105,6 +106,18 @@ async def test_the_first_check_starts_at_once_and_the_others_are_spread(rig: Rig
     assert offsets[0] == 0
     assert len({round(offset, 3) for offset in offsets}) == 100
     assert max(offsets) < 15
+
+
+async def test_very_many_checks_start_in_small_groups_over_the_whole_interval(rig: Rig) -> None:
+    probes = [Probe(f"generation/{number}", 15, at_once) for number in range(1000)]
+    begin = rig.clock.wall()
+    rig.scheduler.replace(probes)
+    await rig.clock.advance(29.9)
+    groups = Counter(round(probe.starts[0] - begin, 3) for probe in probes)
+    assert max(groups.values()) <= 17
+    assert min(groups) == 0
+    assert 14 < max(groups) < 15
+    assert all(probe.starts[1] - probe.starts[0] == pytest.approx(15) for probe in probes)
 
 
 async def test_a_bug_in_a_check_becomes_a_failed_observation_about_ourselves_and_clears(rig: Rig) -> None:
