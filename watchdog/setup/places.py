@@ -49,8 +49,8 @@ def write(path: Path, text: str, mode: int, *, replace: bool = False) -> None:
 
     Raises WatchdogError in plain words: when the file exists and `replace` is false, or when it cannot be written.
     """
+    _make_folder(path.parent)
     try:
-        _make_folder(path.parent)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         try:
@@ -75,8 +75,8 @@ def append_line(path: Path, line: str) -> None:
     """Add one line to a file that others may read; what is there stays. Raises WatchdogError."""
     before = read(path)
     gap = "" if not before or before.endswith(b"\n") else "\n"
+    _make_folder(path.parent)
     try:
-        _make_folder(path.parent)
         with path.open("a", encoding="utf-8") as file:
             if not before:
                 os.fchmod(file.fileno(), PUBLIC)
@@ -94,7 +94,11 @@ def read(path: Path) -> bytes:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make `folder`; a system-wide one stays open, as the service's own account must get in."""
-    if not folder.is_dir():
-        open_to_all = folder.is_relative_to("/etc") and folder.name != "credentials"
+    """Make `folder`; a system-wide one stays open, as the service's own account must get in. Raises WatchdogError."""
+    if folder.is_dir():
+        return
+    open_to_all = folder.is_relative_to("/etc") and folder.name != "credentials"
+    try:
         folder.mkdir(mode=0o755 if open_to_all else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise WatchdogError(f"{folder} cannot be written: {(error.strerror or 'error').lower()}") from None

@@ -39,9 +39,10 @@ KeyKeeper = Callable[[str, str], str]
 
 def usable_url(text: str) -> str:
     """`text` as a base URL: `http://` in front where no scheme stands. Raises WatchdogError for what is no address."""
-    url = text.strip().rstrip("/").removesuffix("/chat/completions")
+    url = text.strip()
     if "://" not in url:
         url = f"http://{url}"
+    url = url.rstrip("/").removesuffix("/chat/completions")
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
