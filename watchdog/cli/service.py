@@ -40,18 +40,19 @@ def command() -> None:
 
 
 def kind_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--system`, `--user` and `--launchd`, as the argument `kind`."""
-    default = _default_kind()
+    """`--system`, `--user` and `--launchd`, as the argument `kind`; None when none is given."""
     helps = {
         Kind.SYSTEM: "A system service of systemd, under an account of its own. Default for root on Linux.",
         Kind.USER: "A service of your own systemd. Default for others on Linux.",
         Kind.LAUNCHD: "A LaunchDaemon of macOS, under your account (agents lose the local network). Default there.",
     }
     for kind in reversed(Kind):
-        function = click.option(
-            f"--{kind.value}", "kind", flag_value=kind.value, default=kind is default, help=helps[kind]
-        )(function)
+        function = click.option(f"--{kind.value}", "kind", flag_value=kind.value, help=helps[kind])(function)
     return function
+
+
+def _chosen(kind: str | None) -> Kind:
+    return Kind(kind) if kind else _default_kind()
 
 
 def _default_kind() -> Kind:
@@ -64,7 +65,7 @@ def _default_kind() -> Kind:
 @kind_options
 @config_option
 @click.option("--print", "only_print", is_flag=True, help="Show the files; write and start nothing.")
-def install(kind: str, config_file: str | None, only_print: bool) -> int:
+def install(kind: str | None, config_file: str | None, only_print: bool) -> int:
     """Write, enable and start the right unit or plist for this installation.
 
     The configuration must be good first: it is judged as the service will see it, with the variables in
@@ -73,7 +74,7 @@ def install(kind: str, config_file: str | None, only_print: bool) -> int:
 
     Exit code 64: it is not good, or something is in the way; nothing was written.
     """
-    which = Kind(kind)
+    which = _chosen(kind)
     try:
         program = this_command()
         files, config = _files(which, program, config_file)
@@ -98,9 +99,9 @@ def install(kind: str, config_file: str | None, only_print: bool) -> int:
 
 @command.command()
 @kind_options
-def remove(kind: str) -> int:
+def remove(kind: str | None) -> int:
     """Stop the service and remove what `service install` wrote. Configuration and state stay."""
-    which = Kind(kind)
+    which = _chosen(kind)
     paths = [_folder(which) / name for name in _names(which)]
     there = [path for path in paths if path.exists()]
     strange = [path for path in there if MARK not in path.read_text(encoding="utf-8", errors="replace")]
@@ -122,12 +123,13 @@ def remove(kind: str) -> int:
 @command.command()
 @kind_options
 @config_option
-def validate(kind: str, config_file: str | None) -> int:
+def validate(kind: str | None, config_file: str | None) -> int:
     """Check the configuration as the service sees it: with its variables and credentials.
 
     Exit code 0: good; 64: must not be started with.
     """
-    return EXIT_OK if _is_good(Kind(kind), _config(Kind(kind), config_file)) else EXIT_USAGE
+    which = _chosen(kind)
+    return EXIT_OK if _is_good(which, _config(which, config_file)) else EXIT_USAGE
 
 
 def _config_home() -> Path:
