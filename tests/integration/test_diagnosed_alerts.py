@@ -128,11 +128,11 @@ async def test_a_precursor_before_the_first_miss_is_named_with_its_line(tmp_path
         assert body.index(raw.text) < body.index("no_reply: as told")
 
 
-async def test_times_of_a_host_whose_clock_is_off_are_told_by_ours(tmp_path: Path) -> None:
+async def test_lines_of_a_host_whose_clock_is_off_say_so(tmp_path: Path) -> None:
+    """The reading has placed them on our clock; whoever looks at the host's own log finds them 70 s later there."""
     async with Station(tmp_path) as station:
         await station.look(scenes.vitals("worker", clock_offset_s=70.0))
-        late = Evidence(station.clock.wall() + 70, "worker kernel", "a fatal line")
-        await station.look(line_seen(evidence=(late,)))
+        await station.look(line_seen(evidence=(Evidence(station.clock.wall(), "worker kernel", "a fatal line"),)))
         body = station.sinks["phone"].accepted[0][1].body
     assert "- 11:06:40 UTC worker kernel (its clock +70 s): a fatal line" in body
 

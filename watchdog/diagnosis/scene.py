@@ -22,15 +22,15 @@ class HostView:
         """How far its clock is ahead of ours in seconds; 0.0 when that is not known."""
         return 0.0 if self.vitals is None else self.vitals.measurements.get("clock_offset_s", 0.0)
 
-    def dated(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-        """Evidence that bears the host's time, on our clock; its source then says how far the host's clock is off."""
+    def noted(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+        """Evidence from this host, its source saying how far the host's clock is off, as its own log shows that time.
+
+        The times themselves are on our clock already: the reading of the kernel log places them there.
+        """
         offset = self.clock_offset_s
         if not offset:
             return tuple(evidence)
-        note = f"(its clock {offset:+.0f} s)"
-        return tuple(
-            Evidence(None if one.at is None else one.at - offset, f"{one.source} {note}", one.text) for one in evidence
-        )
+        return tuple(Evidence(one.at, f"{one.source} (its clock {offset:+.0f} s)", one.text) for one in evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

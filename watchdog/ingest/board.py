@@ -125,7 +125,7 @@ class Board:
     def observe(self, observations: Iterable[Observation], now: float, draft: Draft) -> None:
         """Take observations in, in their order."""
         for raw in observations:
-            observation = self._scenery.dated(made_safe(raw, self.redactor))
+            observation = self._scenery.noted(made_safe(raw, self.redactor))
             draft.observations.append(observation)
             self._scenery.note(observation)
             self._track(observation, now, draft)

@@ -28,13 +28,13 @@ class Scenery:
         """Forget what `plan` does not watch."""
         self._newest = {key: seen for key, seen in self._newest.items() if plan.covers(key)}
 
-    def dated(self, observation: Observation) -> Observation:
-        """`observation` with the times of kernel lines on our clock, where we know how far the host's is off."""
-        if observation.nature is not Nature.OCCURRENCE or "host" not in observation.labels:
+    def noted(self, observation: Observation) -> Observation:
+        """`observation` with a word about the host's clock at its kernel lines, where we know that it is off."""
+        name = observation.labels.get("host")
+        if observation.nature is not Nature.OCCURRENCE or name is None:
             return observation
-        name = observation.labels["host"]
         host = HostView(name=name, vitals=self._newest.get(f"vitals/{name}"))
-        return replace(observation, evidence=host.dated(observation.evidence)) if host.clock_offset_s else observation
+        return replace(observation, evidence=host.noted(observation.evidence)) if host.clock_offset_s else observation
 
     def diagnosed(self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float) -> Incident:
         """`incident` with the diagnosis of now; with the one it had, where nothing new can be said."""

@@ -105,12 +105,15 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     """What is wrong, for how long, how often it was seen, and when it last was well."""
     summary = shortened(clean_line(incident.summary), 300)
     if incident.nature is Nature.OCCURRENCE:
-        first = moment(incident.since, now, zone, seconds=True)
+        printed_at = min((fact.at for fact in incident.evidence if fact.at is not None), default=incident.since)
+        first = moment(printed_at, now, zone, seconds=True)
         if incident.count == 1:
             return f"{summary}; seen at {first}"
         times = f"{'at least ' if 'at least' in summary else ''}{incident.count} times"
-        last = moment(incident.last_at, now, zone, seconds=True)
-        return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}" + ("" if last == first else f", last {last}")
+        last = (
+            f", last {moment(incident.last_at, now, zone, seconds=True)}" if incident.last_at > printed_at + 1 else ""
+        )
+        return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}{last}"
     since, lasted = moment(incident.since, now, zone), span(now - incident.since)
     plural = "" if incident.count == 1 else "s"
     if incident.key.startswith("self/blind/"):
