@@ -159,8 +159,10 @@ def _one(reader: Reader, incident_id: str, now: float, *, as_json: bool) -> int:
     click.echo(f"  {one.key}, {one.reason}, since {moment(one.since)}, alerted {moment(one.opened_at)}")
     for fact in one.evidence:
         click.echo(f"  {moment(fact.at) + ' ' if fact.at is not None else ''}{fact.source}: {fact.text}")
+    if one.diagnosis is not None:
+        click.echo(f"  {one.diagnosis.confidence}: {one.diagnosis.sentence}")
     if one.advice:
-        click.echo(f"  likely: {one.advice}")
+        click.echo(f"  do: {one.advice}")
     for row in sent:
         when = moment(row.done_at) if row.done_at is not None else "not yet"
         tries = f"{row.attempt} attempt{'s' * (row.attempt != 1)}"

@@ -23,11 +23,24 @@ def open_incident(incident: Incident, now: Now, clock: Clockface) -> Html:
         "article",
         title,
         tag("p", facts(incident, clock), class_="facts"),
-        tag("p", tag("b", "Likely: "), incident.advice) if incident.advice else None,
+        *cause(incident),
         quiet(incident, now, clock),
-        evidence(incident.evidence, clock),
+        evidence(proof(incident), clock),
         class_=f"incident {severity}",
     )
+
+
+def cause(incident: Incident) -> list[Html]:
+    """What most likely lies behind it, and what to do."""
+    found = incident.diagnosis
+    said = [] if found is None else [tag("p", tag("b", f"{found.confidence.value.capitalize()}: "), found.sentence)]
+    return [*said, *([tag("p", tag("b", "Do: "), incident.advice)] if incident.advice else [])]
+
+
+def proof(incident: Incident) -> tuple[Evidence, ...]:
+    """The evidence of its own check, and what the diagnosis brought from elsewhere."""
+    found = incident.diagnosis
+    return (*incident.evidence, *(() if found is None else found.evidence))
 
 
 def past_incident(incident: Incident, clock: Clockface) -> Html:
@@ -44,9 +57,8 @@ def past_incident(incident: Incident, clock: Clockface) -> Html:
         incident.summary,
         tag("span", f" {end[incident.status]}, {lasted}", class_="muted"),
     )
-    advice = tag("p", tag("b", "Likely: "), incident.advice) if incident.advice else None
     told = tag("p", facts(incident, clock), class_="facts")
-    return tag("details", head, told, advice, evidence(incident.evidence, clock))
+    return tag("details", head, told, *cause(incident), evidence(proof(incident), clock))
 
 
 def facts(incident: Incident, clock: Clockface) -> list[str | Html]:
