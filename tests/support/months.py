@@ -147,9 +147,8 @@ async def _deliver(store: Store, found: list[Incident], now: float) -> None:
         delivery = (await store.lease("phone", one.opened_at + 1, 1e9)).delivery
         assert delivery is not None
         if number == 0:
-            await store.postpone(
-                delivery, Outcome(OutcomeReason.TIMEOUT, "no answer"), one.opened_at + 9, one.opened_at
-            )
+            late = Outcome(OutcomeReason.TIMEOUT, "no answer")
+            await store.postpone(delivery, late, one.opened_at + 9, one.opened_at)
             delivery = (await store.lease("phone", one.opened_at + 10, 1e9)).delivery
             assert delivery is not None
         await store.acknowledge(delivery, Outcome(OutcomeReason.DELIVERED), min(one.opened_at + 12, now), hasten=False)

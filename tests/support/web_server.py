@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import structlog
@@ -17,7 +18,7 @@ from watchdog.config import Config, WebSettings
 from watchdog.metrics import Metrics
 from watchdog.model import Observation
 from watchdog.store import Store
-from watchdog.web.server import Sources, WebServer
+from watchdog.web.server import RETRY_S, Sources, WebServer
 
 
 @dataclass
@@ -60,15 +61,23 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    state_dir: Path, config: Config, now: float, *, settings: WebSettings | None = None
+    state_dir: Path,
+    config: Config,
+    now: float,
+    *,
+    settings: WebSettings | None = None,
+    before_it_listens: Callable[[Sequence[Mapping[str, Any]]], None] | None = None,
 ) -> AsyncIterator[Served]:
-    """Serve what is in `state_dir` as of `now`, on a free port."""
+    """Serve what is in `state_dir` as of `now`, on a free port.
+
+    `before_it_listens` gets the log when the server could not listen at once; then it tries again.
+    """
     store, clock, progress = Store.open(state_dir, now, linger_s=0.0), ManualClock(now), PretendedProgress()
     metrics, asked_for, answers = Metrics(config, version="0.1.0"), list[str](), dict[str, Observation]()
 
     async def probe(server: str) -> Observation | None:
         asked_for.append(server)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
         return answers.get(server)
 
     sources = Sources(
@@ -78,10 +87,19 @@ async def served(
     structlog.reset_defaults()
     with capture_logs() as logs:
         task = asyncio.create_task(WebServer(settings or WebSettings(listen="127.0.0.1:0"), sources).run())
-        async with asyncio.timeout(10):
-            while not (ready := [line for line in logs if line["event"] == "web_listening"]):
-                assert not task.done(), task.result()
-                await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(10):
+                while not (ready := [line for line in logs if line["event"] == "web_listening"]):
+                    assert not task.done(), task.result()
+                    if before_it_listens is not None and logs:
+                        before_it_listens(logs)
+                        await clock.advance(RETRY_S)
+                    await asyncio.sleep(0.01)
+        except BaseException:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await store.close()
+            raise
     try:
         yield Served(ready[0]["url"], store, clock, progress, metrics, asked_for, answers)
     finally:

@@ -1,0 +1,137 @@
+"""`replay`: the real tracker, policy and message over a recording."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.station import configuration
+from watchdog.cli import cli
+from watchdog.cli.check import observation_json
+from watchdog.ingest.recording import RecordingError, read_recording
+from watchdog.ingest.replay import Replay, default_plan, with_thresholds
+from watchdog.model import NotificationKind, Severity
+from watchdog.policy import AlertPlan
+
+NIGHT = """
+# the server freezes at 03:04; a kernel line came before that
+{"at": "03:02:08", "check": "generation/deepseek", "verdict": "pass"}
+{"at": "03:03:20", "check": "kernel_log/worker/pcie.aer.fatal/0000:01:00.0", "verdict": "fail"}
+{"at": "03:10:08", "check": "generation/deepseek", "verdict": "fail", "reason": "no_token"}
+{"at": "03:12:08", "check": "generation/deepseek", "verdict": "fail", "reason": "no_token"}
+{"at": "03:14:08", "check": "generation/deepseek", "verdict": "fail", "reason": "no_token"}
+{"at": "03:30:41", "check": "generation/deepseek", "verdict": "pass"}
+{"at": "03:32:41", "check": "generation/deepseek", "verdict": "pass"}
+"""
+
+
+def played(text: str, *options: str) -> str:
+    result = CliRunner().invoke(cli, ["replay", "-", *options], input=text)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_night_is_told_as_it_would_have_been() -> None:
+    lines = played(NIGHT).splitlines()
+    assert lines[0] == "03:03:20  you: NEW worker: pcie.aer.fatal"
+    assert lines[1].startswith("03:14:08  you: FIRING deepseek")
+    assert lines[2] == "03:32:41  you: RESOLVED deepseek: well again after 23 min"
+    assert lines[3] == "7 observations, 3 messages."
+    assert lines[4].startswith("Still open at the end: kernel_log/worker/pcie.aer.fatal")
+
+
+def test_another_threshold_pages_sooner() -> None:
+    rows = [json.loads(line) for line in played(NIGHT, "--failures", "2", "--json").splitlines()]
+    (firing,) = [row for row in rows if row["kind"] == "FIRING"]
+    assert firing["at"] % 86400 == 3 * 3600 + 12 * 60 + 8
+    assert {row["receiver"] for row in rows} == {"you"}
+
+
+def test_time_goes_on_between_and_after_the_lines() -> None:
+    """Reminders while it is open, and an occurrence that goes quiet."""
+    titles = played(NIGHT.replace("03:30:41", "05:30:41").replace("03:32:41", "05:32:41"), "--then", "2h")
+    assert "03:14:08  you: FIRING" in titles
+    assert " you: STILL FIRING" in titles
+    assert "QUIET worker" in titles
+
+
+def test_a_night_over_midnight_goes_on_the_next_day() -> None:
+    text = "\n".join(
+        f'{{"at": "{at}", "check": "generation/a", "verdict": "fail"}}' for at in ("23:58", "00:00", "00:02:00")
+    )
+    assert played(text).startswith("00:02:00  you: FIRING a")
+
+
+def test_what_check_writes_can_be_played_and_what_history_writes_too() -> None:
+    recording = read_recording([NIGHT.splitlines()[2], NIGHT.splitlines()[4]])
+    row = {**observation_json(recording.observations[1]), "at": 1_795_970_000.25}
+    (seen,) = read_recording([json.dumps(row)]).observations
+    assert replace(seen, at=0.0, labels={}) == replace(recording.observations[1], at=0.0, labels={})
+
+
+def test_a_busy_server_warns_as_the_check_would() -> None:
+    (seen,) = read_recording(['{"at": 1, "check": "generation/a", "verdict": "fail", "reason": "busy"}']).observations
+    assert seen.severity is Severity.WARN
+
+
+def test_a_configuration_brings_its_own_receivers_and_thresholds() -> None:
+    plan = AlertPlan.from_config(configuration())
+    recording = read_recording(NIGHT.splitlines())
+    replay = Replay(with_thresholds(plan, 1, None), has_dates=recording.has_dates)
+    said = [message for seen in recording.observations for message in replay.play(seen)]
+    assert {message.receiver for message in said} == {"phone"}
+    assert [message.kind for message in said if message.key.startswith("generation")] == [
+        NotificationKind.FIRING,
+        NotificationKind.RESOLVED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "line 1: no JSON"),
+        ("[1]", "line 1: expected one JSON object a line"),
+        ('{"at": 1, "check": "x/y"}', "line 1: `verdict` is missing"),
+        ('{"at": 1, "check": "x/y", "verdict": "bad"}', "line 1: `verdict` is one of pass, fail, unknown"),
+        ('{"at": "soon", "check": "x/y", "verdict": "pass"}', "line 1: `at` is written like"),
+        ('{"at": true, "check": "x/y", "verdict": "pass"}', "line 1: `at` is no time"),
+        ('{"at": 1, "check": 7, "verdict": "pass"}', "line 1: `check` is no text"),
+        ('{"at": 1, "check": "x/y", "verdict": "fail", "evidence": [3]}', "line 1: `evidence` is a list"),
+        ('{"at": 1, "check": "x/y", "verdict": "fail", "count": "many"}', "line 1: `count` is no number"),
+        ("# only a comment", "there is no observation in this file"),
+    ],
+)
+def test_a_line_that_cannot_be_played_is_named(line: str, problem: str) -> None:
+    with pytest.raises(RecordingError) as caught:
+        read_recording([line])
+    assert str(caught.value).startswith(problem)
+
+
+def test_dates_and_bare_times_are_not_mixed() -> None:
+    lines = [NIGHT.splitlines()[2], '{"at": 1795970000, "check": "generation/a", "verdict": "pass"}']
+    with pytest.raises(RecordingError, match="some lines have a date"):
+        read_recording(lines)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("at", "check", "verdict", "reason", "severity", "summary", "evidence", "labels", "count", "nature", "advice")
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON | st.sampled_from(("fail", "pass", "page", "a/b", 1e9))))
+def test_any_object_is_either_played_or_refused_in_words(raw: dict[str, object]) -> None:
+    try:
+        recording = read_recording([json.dumps(raw)])
+    except RecordingError:
+        return
+    replay = Replay(default_plan(recording), has_dates=recording.has_dates)
+    for seen in recording.observations:
+        replay.play(seen)
