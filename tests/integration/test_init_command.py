@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from tests.support.llm_server import LlmServer, Player, chat_reply, in_turn, reply_with, routes
 from tests.support.receivers import WebhookSink
+from tests.support.sshd import real_host
 from watchdog.cli.init import command
 
 SECRET = "k3y-of-the-server"
@@ -186,3 +188,27 @@ def test_the_system_service_gets_secrets_and_key_as_credentials(
     assert modes["id_ed25519"] == modes["phone_url"] == 0o600
     assert (tmp_path / "credentials").stat().st_mode & 0o777 == 0o700
     assert "restrict ssh-ed25519 " in said.output
+
+
+@pytest.mark.real
+async def test_a_key_that_is_bound_to_the_reader_is_found_out(tmp_path: Path) -> None:
+    with real_host(tmp_path / "lab") as host:
+        journal = host.journal(wall_us=int((time.time() - 100) * 1e6))
+        journal.kernel(host.boot, 1_000_000, "Linux version 6.17")
+        host.plant(journal)
+        config = tmp_path / "config.yaml"
+        status, said = await run(
+            tmp_path, "init", "--url", "127.0.0.1:1", "--host", f"head=watch@127.0.0.1:{host.port}",
+            "--yes", "--no-test",
+            "--identity", str(host.forced_key), "--receiver", "json://127.0.0.1:9/x", "--output", str(config),
+        )  # fmt: skip
+        assert status == 1, said  # there is no server
+        assert "the key is bound to the reader" in said
+        text = config.read_text()
+        assert "forced_command: true" in text
+        _, said = await run(tmp_path, "doctor", "--config", str(config))
+        assert "our key is bound to the reader" in said
+        assert "fail  host" not in said
+        config.write_text(text.replace("forced_command: true", "forced_command: false"))
+        _, said = await run(tmp_path, "doctor", "--config", str(config))
+        assert "Set `forced_command: true` for host head." in said

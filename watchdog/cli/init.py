@@ -301,7 +301,8 @@ class _Init:
             click.echo(f"{number}. {entry}")
         usual = "" if path == _usual_place() else f" --config {path}"
         talk.plain(f"inference-watchdog doctor{usual}            # looks over everything, with the fix for each fault")
-        talk.plain(f"inference-watchdog run{usual}               # starts it here, now")
+        if not self._places.credentials:  # systemd alone hands the secrets over
+            talk.plain(f"inference-watchdog run{usual}               # starts it here, now")
         talk.plain(f"inference-watchdog service install{usual}   # lets systemd or launchd run it")
         return EXIT_WARNING if talk.left else EXIT_OK
 
