@@ -116,10 +116,11 @@ class Scheduler:
                 self._naps[key].cancel()
 
     def run_soon(self, keys: Iterable[str]) -> None:
-        """Run these checks now, before their turn. What runs already, or is not running at all, is left alone."""
+        """Run these checks now, before their turn. What runs already runs once more when it is over."""
         for key in keys:
-            if key in self._naps:
+            if key in self._tasks:
                 self._hastened[key] = self._clock.monotonic()
+            if key in self._naps:
                 self._naps[key].cancel()
 
     async def run(self) -> None:

@@ -208,7 +208,7 @@ async def test_a_failed_probe_asks_for_the_vitals_of_its_hosts_once(tmp_path: Pa
         assert early(failed(), runs_on, running.get) == ["vitals/head"]
         now = SystemClock().wall()
         await check.run(None, now)
-        assert early(failed(at=now + 1), runs_on, running.get) == []
+        assert early(failed(at=now - 1), runs_on, running.get) == []
 
 
 async def test_a_look_serves_for_probes_that_began_before_it_and_not_for_later_ones() -> None:

@@ -211,3 +211,22 @@ async def test_a_check_that_runs_during_a_round_now_runs_once_more_and_never_twi
     await rig.clock.advance(300)
     assert [round(start - probe.starts[0]) for start in probe.starts] == [0, 40]
     assert probe.most_at_once == 1
+
+
+async def test_one_check_may_be_asked_to_run_before_its_turn_and_the_others_keep_theirs(rig: Rig) -> None:
+    """A failed probe asks for the vitals of its hosts; asking while they run gives one run more, not several."""
+
+    async def four_seconds(_run: int) -> None:
+        await rig.clock.sleep(4)
+
+    vitals, probe = Probe("vitals/head", 300, four_seconds), Probe("generation/a", 120, at_once)
+    rig.scheduler.replace([vitals, probe])
+    await rig.clock.advance(100)
+    rig.scheduler.run_soon(["vitals/head", "vitals/unknown"])
+    await rig.clock.advance(2)
+    rig.scheduler.run_soon(["vitals/head"])
+    rig.scheduler.run_soon(["vitals/head"])
+    await rig.clock.advance(200)
+    assert [round(start - vitals.starts[0]) for start in vitals.starts] == [0, 100, 104]
+    assert [round(start - probe.starts[0]) for start in probe.starts] == [0, 120, 240]
+    assert vitals.most_at_once == 1

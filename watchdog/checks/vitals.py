@@ -23,8 +23,8 @@ TROUBLED_S = 900.0
 """So long after a failed probe nothing is learned: a hang must not become what is usual."""
 FRESH_S = 15.0
 """A look that began after a probe did serves for its failure, unless it is older than this."""
-NEVER_WITHIN_S = 5.0
-"""However many probes fail."""
+NEVER_WITHIN_S = 1.0
+"""However many probes fail at once."""
 
 _LOW_MEMORY = "See what takes the memory (`ps`, `free`); where GPU and CPU share it, the GPU takes from the same."
 
