@@ -148,6 +148,10 @@ OWN: dict[str, tuple[str, str]] = {
         "The daemon could not start, or ended again and again (`failed`).",
         "`systemctl status inference-watchdog`.",
     ),
+    "self/standby": (
+        "The first watchdog does not answer (`took_over`), so this one speaks. Ids of its incidents end in `-s`.",
+        "The machine of the first watchdog: on, awake, on the network?",
+    ),
     "self/storage": (
         "The state cannot be written; alerts go on from memory.",
         "The disk here: full, read-only, failing.",

@@ -214,6 +214,7 @@ class Config:
     maintenance: tuple[MaintenanceSettings, ...] = ()
     heartbeat: HeartbeatSettings | None = None
     web: WebSettings | None = None
+    standby_of: str | None = None
     state_dir: str | None = None
     file: str = ""
     secret_parts: tuple[Secret, ...] = ()

@@ -31,6 +31,7 @@ from watchdog.policy import AlertPlan, maintenance_to_json
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.service_manager import FailedStarts, ServiceManager
+from watchdog.standby import StandbyWatch
 from watchdog.store import MAINTENANCE, PLAN, Store
 from watchdog.web.part import WebPart
 
@@ -52,6 +53,7 @@ class _Parts:
     selfwatch: SelfWatch
     heartbeat: Heartbeat
     web: WebPart
+    standby: StandbyWatch
 
 
 class Daemon:
@@ -108,7 +110,8 @@ class Daemon:
         self._run_soon = scheduler.run_soon
         selfwatch.round_now, selfwatch.completed_at = scheduler.round_now, scheduler.last_completed_at.get
         heartbeat = Heartbeat(self._clock, ingest, lambda: _pulse(selfwatch, store))
-        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat, web)
+        standby = StandbyWatch(self._clock, ingest)
+        parts = _Parts(config, store, ingest, scheduler, chat, selfwatch, heartbeat, web, standby)
         await ingest.start()
         await self._start_checks(config, parts)
         log.info("started", servers=len(config.servers), hosts=len(config.hosts), receivers=len(config.receivers))
@@ -120,6 +123,7 @@ class Daemon:
                 group.create_task(selfwatch.run(), name="self"),
                 group.create_task(heartbeat.run(), name="heartbeat"),
                 group.create_task(web.run(), name="web"),
+                group.create_task(standby.run(), name="standby"),
                 group.create_task(self._reloading(parts), name="reload"),
                 group.create_task(self._attend(parts), name="service manager"),
             ]
@@ -145,6 +149,7 @@ class Daemon:
         parts.scheduler.replace(scheduled)
         parts.selfwatch.watch(config, {check.key: check.interval_s for check in scheduled})
         parts.heartbeat.follow(config.heartbeat)
+        parts.standby.follow(config.standby_of)
 
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
         """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""

@@ -26,7 +26,7 @@ from watchdog.model import (
     TransitionKind,
     Verdict,
 )
-from watchdog.policy import DELIVERY_PREFIX, OUTBOX_LIMIT, AlertPlan
+from watchdog.policy import DELIVERY_PREFIX, OUTBOX_LIMIT, AlertPlan, Standby
 from watchdog.store import Store
 
 __all__ = ["Ingest", "Rehearsal"]
@@ -132,6 +132,10 @@ class Ingest:
         dropped = await self._store.forget_receivers((receiver.name for receiver in plan.receivers), now)
         if dropped:
             _log.warning("messages dropped: their receiver is not in the configuration any more", count=dropped)
+
+    def stand_by(self, standby: Standby | None) -> None:
+        """How a first watchdog is that we stand by for (None: we stand by for nobody). Counts from the next look on."""
+        self._board.standby = standby
 
     async def fell_back(self, delivery: Delivery, fallback: str) -> None:
         """`delivery` keeps failing: tell `fallback` about its incident instead. Says nothing twice."""

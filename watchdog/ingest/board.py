@@ -30,11 +30,13 @@ from watchdog.model import (
     Verdict,
 )
 from watchdog.policy import (
+    ID_MARK,
     OUTBOX_LIMIT,
     AlertPlan,
     Circumstances,
     Decision,
     DecisionReason,
+    Standby,
     blind_observation,
     decide,
     ended,
@@ -91,6 +93,7 @@ class Board:
         self.plan = plan
         self.redactor = redactor
         self.silences: tuple[Silence, ...] = ()
+        self.standby: Standby | None = None
         self.tracks: dict[str, TrackState] = {}
         self.open: dict[str, Incident] = {}
         self._zone = zone
@@ -120,7 +123,7 @@ class Board:
     def new_id(self, now: float) -> str:
         """A new incident id."""
         self._last_id = incident_id(now, self._last_id, secrets.randbelow(1024))
-        return self._last_id
+        return self._last_id if self.standby is None else self._last_id + ID_MARK
 
     def observe(self, observations: Iterable[Observation], now: float, draft: Draft) -> None:
         """Take observations in, in their order."""
@@ -264,6 +267,7 @@ class Board:
             full=frozenset(
                 receiver.name for receiver in self.plan.receivers if self._depth(receiver.name) >= OUTBOX_LIMIT
             ),
+            standby=self.standby,
         )
 
     def _decide(

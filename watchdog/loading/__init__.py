@@ -35,6 +35,7 @@ from watchdog.loading.references import References, SourceError, read_regular
 from watchdog.loading.scalars import is_nothing, written_duration
 from watchdog.loading.schedules import check_alerting
 from watchdog.loading.servers import check_servers
+from watchdog.loading.standby import check_standby
 from watchdog.loading.web import check_web
 
 __all__ = ["Judge", "Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
@@ -148,6 +149,7 @@ def _record(
     check_maintenance(record, problems)
     check_heartbeat(record, problems)
     check_web(record, problems)
+    check_standby(record, problems)
     check_reach(record, problems)
     if meanwhile is not None:
         meanwhile()

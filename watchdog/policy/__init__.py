@@ -16,10 +16,12 @@ from watchdog.policy.quiet import (
     silenced_by,
     window_at,
 )
+from watchdog.policy.standby import ID_MARK, Standby, held_for_the_first
 
 __all__ = [
     "BLIND_PREFIX",
     "DELIVERY_PREFIX",
+    "ID_MARK",
     "LABELS",
     "OUTBOX_LIMIT",
     "AlertPlan",
@@ -27,12 +29,14 @@ __all__ = [
     "Decision",
     "DecisionReason",
     "Fate",
+    "Standby",
     "Target",
     "Waiting",
     "blind_observation",
     "decide",
     "ended",
     "fate",
+    "held_for_the_first",
     "incident_id",
     "inhibitor_of",
     "maintained_by",

@@ -26,6 +26,7 @@ from watchdog.model import (
 from watchdog.policy.fold import inhibitor_of
 from watchdog.policy.plan import AlertPlan
 from watchdog.policy.quiet import maintained_by, silenced_by
+from watchdog.policy.standby import Standby, held_for_the_first
 
 OUTBOX_LIMIT = 5000
 """Undelivered rows one receiver may have before new triggers wait outside (ends always fit)."""
@@ -45,6 +46,7 @@ class DecisionReason(StrEnum):
     SILENCED = "silenced"
     MAINTENANCE = "maintenance"
     FOLDED = "folded"
+    STANDBY = "standby"
     ACKNOWLEDGED = "acknowledged"
     AWAITING_EVIDENCE = "awaiting_evidence"
     OUTBOX_FULL = "outbox_full"
@@ -70,13 +72,14 @@ class Circumstances:
     """What a decision depends on besides the incident itself.
 
     `open_incidents` are the open incidents, at least those that others may fold into; `full` names receivers whose
-    outbox is full.
+    outbox is full. `standby` says how a first watchdog is that we stand by for, None where there is none.
     """
 
     plan: AlertPlan
     open_incidents: tuple[Incident, ...] = ()
     silences: tuple[Silence, ...] = ()
     full: frozenset[str] = frozenset()
+    standby: Standby | None = None
 
 
 def decide(
@@ -146,6 +149,8 @@ def _about_receiver(
 
 def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, now: float) -> DecisionReason | None:
     """Why nothing new about `incident` may reach `receiver` now, or None."""
+    if held_for_the_first(incident, circumstances.standby, now):
+        return DecisionReason.STANDBY
     runs_on = circumstances.plan.runs_on
     if silenced_by(incident, circumstances.silences, now, runs_on):
         return DecisionReason.SILENCED

@@ -1,0 +1,110 @@
+"""Looks at the first watchdog's /healthz, and speaks in its place when it has missed three looks (design §10)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import structlog
+
+from watchdog.chat.road import trouble_of
+from watchdog.clock import Clock
+from watchdog.ingest import Ingest
+from watchdog.ingest.own import own_observation
+from watchdog.model import CheckResult, Verdict
+from watchdog.policy import Standby
+
+log = structlog.get_logger("standby")
+
+KEY = "self/standby"
+LOOK_EVERY_S = 20.0
+LOOK_TIMEOUT_S = 5.0
+MISSED_LOOKS = 3
+"""So many looks in a row that bring no good answer, and we speak."""
+
+
+class StandbyWatch:
+    """Follows one first watchdog until cancelled, or none."""
+
+    def __init__(self, clock: Clock, ingest: Ingest) -> None:
+        """`ingest` is told whether the first one speaks."""
+        self._clock = clock
+        self._ingest = ingest
+        self._url: str | None = None
+        self._changed = asyncio.Event()
+        self._missed = 0
+        self._now = Standby()
+
+    def follow(self, url: str | None) -> None:
+        """Stand by for the watchdog whose /healthz is at `url` from now on; None: stand by for nobody.
+
+        Until three looks were missed the first one is taken to be there.
+        """
+        if url == self._url:
+            return
+        self._url, self._missed, self._now = url, 0, Standby()
+        self._ingest.stand_by(None if url is None else self._now)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Look every 20 s."""
+        while True:
+            self._changed.clear()
+            url = self._url
+            if url is None:
+                await self._end_incident("this watchdog stands by for nobody")
+                await self._changed.wait()
+                continue
+            await self._note(await look(url), self._clock.wall())
+            nap = asyncio.ensure_future(self._clock.sleep(LOOK_EVERY_S))
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait((nap, changed), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                nap.cancel()
+                changed.cancel()
+
+    async def _note(self, problem: str | None, now: float) -> None:
+        """Take in one look; `problem` is what was wrong with it, None a good answer."""
+        if problem is None:
+            self._missed = 0
+            self._now = Standby(speaks=True, heard_at=now)
+            self._ingest.stand_by(self._now)
+            await self._end_incident("the first watchdog is back and speaks again")
+            return
+        self._missed += 1
+        if self._missed < MISSED_LOOKS or not self._now.speaks:
+            return
+        self._now = Standby(speaks=False, heard_at=self._now.heard_at)
+        self._ingest.stand_by(self._now)
+        log.warning("took_over", problem=problem)
+        seen = own_observation(
+            KEY,
+            Verdict.FAIL,
+            "took_over",
+            f"the first watchdog does not answer ({problem}): this one speaks in its place",
+            now,
+            advice="Look at the machine of the first watchdog: is it on, awake and on the network?",
+        )
+        await self._ingest.take(KEY, CheckResult((seen,)))
+
+    async def _end_incident(self, why: str) -> None:
+        if any(incident.key == KEY for incident in self._ingest.open_incidents):
+            log.info("handed_back", why=why)
+            seen = own_observation(KEY, Verdict.PASS, "ok", why, self._clock.wall())
+            await self._ingest.take(KEY, CheckResult((seen,)))
+
+
+async def look(url: str) -> str | None:
+    """Ask /healthz once; None for a good answer, else what was wrong with it."""
+    timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False) as session,
+            session.get(url, allow_redirects=False) as reply,
+        ):
+            return None if reply.status == 200 else f"it answers with HTTP {reply.status}"
+    except TimeoutError:
+        return f"no answer within {LOOK_TIMEOUT_S:g} s"
+    except (aiohttp.ClientError, OSError) as error:
+        return trouble_of(error)[1]
