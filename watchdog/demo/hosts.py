@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Coroutine
 from importlib import resources
 from pathlib import Path
 
@@ -157,10 +158,21 @@ class Machine:
         self._readers.add(running)
         try:
             await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
-            await process.stdout.drain()
-            process.exit(await asyncio.to_thread(running.wait))
+            if await _before_closing(process, process.stdout.drain()):
+                process.exit(await asyncio.to_thread(running.wait))
         except (asyncssh.Error, OSError):
             process.close()  # the client has gone; the reader ends with its standard input
         finally:
             await process.wait_closed()
             self._end(running)
+
+
+async def _before_closing(process: asyncssh.SSHServerProcess[bytes], working: Coroutine[None, None, None]) -> bool:
+    """Wait for `working`, but not for a client that was killed: returns whether it was done before the client left."""
+    work, leaving = asyncio.ensure_future(working), asyncio.ensure_future(process.wait_closed())
+    try:
+        await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return work.done() and work.exception() is None
+    finally:
+        work.cancel()
+        leaving.cancel()
