@@ -9,7 +9,7 @@ from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Silence
 from watchdog.overview.html import Html, tag
 from watchdog.overview.now import Now
 from watchdog.overview.status import matcher_words
-from watchdog.overview.words import Clockface, counted
+from watchdog.overview.words import Clockface, counted, titled
 from watchdog.policy import silenced_by
 
 MOST_EVIDENCE = 12
@@ -18,7 +18,7 @@ MOST_EVIDENCE = 12
 def open_incident(incident: Incident, now: Now, clock: Clockface) -> Html:
     """An open incident, in full."""
     severity = incident.severity.value
-    title = tag("h3", tag("span", severity, class_=f"severity {severity}"), " ", incident.summary)
+    title = tag("h3", tag("span", severity, class_=f"severity {severity}"), " ", titled(incident))
     return tag(
         "article",
         title,
@@ -54,7 +54,7 @@ def past_incident(incident: Incident, clock: Clockface) -> Html:
         " ",
         tag("span", severity, class_=f"severity {severity}"),
         " ",
-        incident.summary,
+        titled(incident),
         tag("span", f" {end[incident.status]}, {lasted}", class_="muted"),
     )
     told = tag("p", facts(incident, clock), class_="facts")

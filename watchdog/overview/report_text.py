@@ -8,7 +8,7 @@ from watchdog.message import span
 from watchdog.model import Incident, IncidentStatus, Nature
 from watchdog.overview.figures import Share, Spread
 from watchdog.overview.report import HostFigures, ReceiverFigures, Report, ServerFigures
-from watchdog.overview.words import counted, number, percent, seconds
+from watchdog.overview.words import counted, number, percent, seconds, titled
 
 MOST_LISTED = 30
 ENDS = {
@@ -96,7 +96,7 @@ def incident_line(one: Incident, zone: tzinfo | None) -> str:
     lasted = f" after {span(one.closed_at - one.since)}" if one.closed_at is not None else ""
     times = f" ({one.count} times)" if one.nature is Nature.OCCURRENCE and one.count > 1 else ""
     return (
-        f"{local:%Y-%m-%d %H:%M:%S} {one.severity.value:4}  {one.summary}{times}, {ENDS[one.status]}{lasted} [{one.id}]"
+        f"{local:%Y-%m-%d %H:%M:%S} {one.severity.value:4}  {titled(one)}{times}, {ENDS[one.status]}{lasted} [{one.id}]"
     )
 
 

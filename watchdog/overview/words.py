@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from watchdog.message import span
+from watchdog.model import Incident
 from watchdog.overview.html import Html, tag
 
 
@@ -47,9 +48,11 @@ class Clockface:
 
 
 def seconds(value: float | None) -> str:
-    """`0.42 s`, `12.5 s`, or a dash."""
+    """`80 ms`, `0.42 s`, `12.5 s`, or a dash."""
     if value is None:
         return "–"
+    if value < 0.0995:
+        return f"{1000 * value:.0f} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
 
 
@@ -72,3 +75,11 @@ def percent(value: float | None) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 host`, `2 hosts`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def titled(incident: Incident) -> str:
+    """What an incident is, beginning with the server or host it is about."""
+    subject = incident.labels.get("server") or incident.labels.get("host") or ""
+    if not subject or incident.summary.lower().startswith(subject.lower()):
+        return incident.summary
+    return f"{subject}: {incident.summary}"

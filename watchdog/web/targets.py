@@ -84,7 +84,8 @@ def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
     words = ", ".join(f"{kind} × {count}" for kind, count in kinds.most_common(6)) or "none"
     pairs.append((f"kernel findings, {scene.length.words}", words))
     vitals = scene.view(f"vitals/{name}")
-    told = tag("p", vitals.last.summary, class_="facts") if vitals is not None and vitals.last is not None else None
+    seen = vitals.last.summary.removeprefix(f"{name}: ") if vitals is not None and vitals.last is not None else ""
+    told = tag("p", seen, class_="facts") if seen else None
     return _card(view, scene, name, told, _figures(pairs))
 
 
