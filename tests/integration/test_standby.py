@@ -15,6 +15,8 @@ from tests.support.clock import settle
 from tests.support.sshd import free_port
 from tests.support.station import Station, line_seen
 from watchdog.config import Config
+from watchdog.doctor import Grade
+from watchdog.doctor.round import examine_targets
 from watchdog.errors import ConfigError
 from watchdog.loading import read
 from watchdog.policy import Standby
@@ -226,3 +228,13 @@ def test_the_address_of_the_first_watchdog_is_one_of_the_web_with_its_path() -> 
     for bad in ("mac:9877/healthz", "http://192.0.2.5:9877", "http://me:secret@192.0.2.5/healthz"):
         with pytest.raises(ConfigError, match=r"write it like http://192\.0\.2\.5:9877/healthz"):
             _read(f"standby_of: {bad}")
+
+
+async def test_the_doctor_says_whether_it_sees_the_first_one() -> None:
+    async with FirstWatchdog() as first:
+        (well,) = await examine_targets(Config(standby_of=first.url))
+        assert (well.grade, well.fix) == (Grade.PASS, "")
+        first.status = 503
+        (ill,) = await examine_targets(Config(standby_of=first.url))
+    assert (ill.grade, ill.reason) == (Grade.WARN, "first_silent")
+    assert "web.listen" in ill.fix

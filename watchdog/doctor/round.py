@@ -16,10 +16,11 @@ from watchdog.doctor.machine import examine_own_clock, examine_python, examine_s
 from watchdog.doctor.servers import examine_server
 from watchdog.doctor.service import examine_service
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
+from watchdog.standby import look
 
 
 async def examine_targets(config: Config) -> list[Finding]:
-    """Servers and hosts, all at once: as slow as the slowest."""
+    """Servers, hosts and the first watchdog, all at once: as slow as the slowest."""
     clock = SystemClock()
     by_name = {host.name: host for host in config.hosts}
     keys = [examine_key(host) for host in config.hosts]
@@ -27,7 +28,23 @@ async def examine_targets(config: Config) -> list[Finding]:
     async with ChatClient() as chat:
         servers = asyncio.gather(*(examine_server(server, chat, clock.wall()) for server in config.servers))
         looks = asyncio.gather(*(look_at(host, clock, by_name.get(host.jump or "")) for host in usable))
-        return [*await servers, *keys, *judge_hosts(await looks)]
+        first = [] if config.standby_of is None else [_first_watchdog(await look(config.standby_of))]
+        return [*await servers, *keys, *judge_hosts(await looks), *first]
+
+
+def _first_watchdog(problem: str | None) -> Finding:
+    """Whether the watchdog that we stand by for says that it is well."""
+    if problem is None:
+        words = "is well, so this one holds its alerts back"
+        return Finding(area="standby", name="the first watchdog", grade=Grade.PASS, words=words)
+    return Finding(
+        area="standby",
+        name="the first watchdog",
+        grade=Grade.WARN,
+        words=f"does not say that it is well ({problem}): after three such looks this one speaks",
+        fix="On its machine run `inference-watchdog status`; its `web.listen` must be reachable from here.",
+        reason="first_silent",
+    )
 
 
 def examine_surroundings(ask: Ask, unit: str, label: str) -> list[Finding]:
