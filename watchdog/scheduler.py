@@ -16,6 +16,9 @@ log = structlog.get_logger("scheduler")
 SPREAD_PER_CHECK_S = 0.05
 """Starts are spread by this much per check, within one interval: no burst at start, first results at once."""
 
+ALONE_S = 0.25
+"""The first check gets so much of a head start: SSH has a lot to load, and the first probe must not wait for that."""
+
 TOGETHER_S = 0.25
 """Where starts are closer than `SPREAD_PER_CHECK_S`, those within this time start together: a process that wakes up
 for one probe at a time spends more on waking up than on probing."""
@@ -102,7 +105,7 @@ class Scheduler:
             planned = now + _spread_s(position, check.interval_s / len(new))
             running = [asyncio.create_task(self._loop(check, planned), name=check.key)]
             if isinstance(check, Live) and check.live:
-                running.append(asyncio.create_task(self._live(check.key, check), name=f"{check.key} live"))
+                running.append(asyncio.create_task(self._live(check.key, check, planned), name=f"{check.key} live"))
             for started in running:
                 started.add_done_callback(self._note_failure)
             self._tasks[check.key] = (check, tuple(running))
@@ -146,7 +149,8 @@ class Scheduler:
     def _all_tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, tasks in self._tasks.values() for task in tasks]
 
-    async def _live(self, key: str, check: Live) -> None:
+    async def _live(self, key: str, check: Live, planned: float) -> None:
+        await self._clock.sleep(planned - self._clock.monotonic())
         while True:
             try:
                 await check.follow(lambda result: self._take(key, result), self._memory(key))
@@ -207,7 +211,7 @@ class Scheduler:
 def _spread_s(position: int, most_s: float) -> float:
     """How long after the first start the one at `position` is, if starts may be at most `most_s` apart."""
     if most_s >= SPREAD_PER_CHECK_S:
-        return position * SPREAD_PER_CHECK_S
+        return position * SPREAD_PER_CHECK_S + min(ALONE_S, most_s) * (position > 0)
     return position * most_s // TOGETHER_S * TOGETHER_S
 
 

@@ -3,6 +3,10 @@
 `ChatClient` is shared by all checks; `request.endpoint_of` turns a server's settings into what it needs.
 """
 
-from watchdog.chat.client import ChatClient
+from watchdog.chat.late_trust import import_aiohttp
+
+import_aiohttp()
+
+from watchdog.chat.client import ChatClient  # noqa: E402 - it imports aiohttp as well
 
 __all__ = ["ChatClient"]
