@@ -62,8 +62,9 @@ class Container:
 
     def command(self, *words: str) -> list[str]:
         """The words that run `words` in it, as root, with a bare environment."""
-        enter = ["nsenter", f"--target={self.leader}", "--all", "--root", "--wd=/"]
-        return [*enter, "env", "-i", *ENVIRONMENT, *words]
+        enter = ["nsenter", f"--target={self.leader}", "--all", "--root"]
+        # Not nsenter's own --wd: it is looked up out here, and leaves the process in a directory that is not there.
+        return [*enter, "env", "-i", "--chdir=/", *ENVIRONMENT, *words]
 
     def run(self, *words: str, check: bool = True, stdin: str | None = None) -> str:
         """Run `words` in it and return what they print, both streams together."""

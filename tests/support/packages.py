@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import subprocess
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,14 +63,31 @@ def build(source: Path, output: Path, **environment: str) -> Packages:
 
 
 def as_version(deb: Path, version: str, directory: Path) -> Path:
-    """The same package under another version, for upgrades."""
-    content, target = directory / "content", directory / f"inference-watchdog_{version}.deb"
-    subprocess.run(["dpkg-deb", "--raw-extract", str(deb), str(content)], check=True)
-    control = content / "DEBIAN/control"
-    lines = [
-        f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()
-    ]
-    control.write_text("\n".join(lines) + "\n")
-    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", str(content), str(target)], check=True, capture_output=True)
-    shutil.rmtree(content)
+    """The same package under another version, for upgrades: an ar archive whose second member holds the version."""
+    target = directory / f"inference-watchdog_{version}.deb"
+    data = deb.read_bytes()
+    parts, at = [data[:8]], 8
+    while at < len(data):
+        head, length = data[at : at + 60], int(data[at + 48 : at + 58])
+        member = data[at + 60 : at + 60 + length]
+        at += 60 + length + length % 2
+        if head.startswith(b"control.tar.gz"):
+            member = _with_version(member, version)
+            head = head[:48] + b"%-10d" % len(member) + head[58:]
+        parts += [head, member, b"\n" * (len(member) % 2)]
+    target.write_bytes(b"".join(parts))
     return target
+
+
+def _with_version(control: bytes, version: str) -> bytes:
+    """The archive of control files with another `Version:`."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(control)) as old, tarfile.open(fileobj=made, mode="w:gz") as new:
+        for member in old:
+            file = old.extractfile(member)
+            content = file.read() if file else b""
+            if Path(member.name).name == "control":
+                content = re.sub(rb"(?m)^Version: .*$", b"Version: " + version.encode(), content)
+                member.size = len(content)
+            new.addfile(member, io.BytesIO(content) if file else None)
+    return made.getvalue()
