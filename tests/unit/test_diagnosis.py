@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,7 +29,7 @@ from tests.support.scenes import (
 from watchdog.diagnosis import HOST_SIGNATURES, SERVER_SIGNATURES, Fact, HostView, Scene, Seen, Signature, diagnose
 from watchdog.diagnosis.match import matching
 from watchdog.model import Confidence, Diagnosis, Observation, Severity, Verdict
-from watchdog.vitals import Bounds, GpuTool
+from watchdog.vitals import Bounds, Gpu, GpuTool
 
 TABLES = {"server": SERVER_SIGNATURES, "host": HOST_SIGNATURES}
 EVERY = [(table, row) for table, rows in TABLES.items() for row in rows]
@@ -304,6 +306,40 @@ def test_what_would_have_told_busy_from_hung_is_named_when_it_is_missing() -> No
     )
     learning = host("head", vitals=vitals("head", gpu(96, 20), bounds=Bounds()))
     assert "a GPU is full, and its usual power is not learned yet" in found(probe("no_token"), learning).sentence
+
+
+RECORDED = Path(__file__).parents[1] / "fixtures/corpus/gpu/h200x2_idle_busy_hung_collective.csv"
+HANGS = {"waiting_rank", "false_alive", "gpu_spinning", "spinning_only"}
+
+
+def recorded_moments() -> dict[tuple[str, str], list[Gpu]]:
+    """(phase, time) → both GPUs then."""
+    moments: dict[tuple[str, str], list[Gpu]] = {}
+    with RECORDED.open() as file:
+        for row in csv.DictReader(file):
+            one = Gpu(
+                index=int(row["index"]),
+                name=row["name"],
+                util=float(row["utilization.gpu"]),
+                memory_util=float(row["utilization.memory"]),
+                power_w=float(row["power.draw"]),
+            )
+            moments.setdefault((row["phase"], row["time"]), []).append(one)
+    return moments
+
+
+@pytest.mark.parametrize("bounds", [H200, Bounds()], ids=["habits learned", "nothing learned"])
+@pytest.mark.parametrize("reason", ["no_reply", "no_token", "stalled"])
+def test_the_recorded_collective_hang_is_named_and_idle_and_work_are_never_called_a_hang(
+    reason: str, bounds: Bounds
+) -> None:
+    phases = set()
+    for (phase, _), gpus in recorded_moments().items():
+        diagnosis = found(probe(reason), seen("h200", *gpus, bounds=bounds))
+        assert (diagnosis.name == "waiting_rank") == (phase == "hung-collective")
+        assert (diagnosis.name in HANGS) == (phase == "hung-collective")
+        phases.add(phase)
+    assert phases == {"idle", "busy", "hung-collective"}
 
 
 HOST_TROUBLE = trouble("kernel_log/worker")
