@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -57,7 +58,7 @@ async def watching(tmp_path: Path, web: str = "", probe: str = "{interval: 1s, t
         url = next(event["url"] for event in daemon.events() if event["event"] == "web_listening")
         yield Scene(rig, daemon, url)
     finally:
-        await daemon.kill()
+        await daemon.kill(signal.SIGTERM)
         await rig.stop()
 
 
