@@ -21,8 +21,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## the whole story in under two minutes
 	$(BIN)/inference-watchdog demo
 
-test: $(STAMP)  ## everything, in parallel; parts that need a missing system service say so
-	$(BIN)/pytest -n 2 --dist loadgroup -q
+test: $(STAMP)  ## everything: first in parallel, then what measures time by itself; what is missing here says so
+	$(BIN)/pytest -n 2 --dist loadgroup -q -m "not alone"
+	$(BIN)/pytest -q -m alone
 
 test-fast: $(STAMP)  ## the pure core and the quick integration tests
 	$(BIN)/pytest -q -m "not slow and not real"

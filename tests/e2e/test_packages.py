@@ -13,7 +13,13 @@ import pytest
 from tests.support.journals import require
 from tests.support.packages import Packages, build
 
-pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.xdist_group("packages"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.real,
+    pytest.mark.xdist_group("packages"),
+    pytest.mark.timeout(300),
+    pytest.mark.alone,
+]
 
 ROOT = Path(__file__).parents[2]
 FILES = (

@@ -13,7 +13,13 @@ from tests.support.installed import CONFIG, STATE, UNIT, Installed
 from tests.support.nspawn import container
 from tests.support.packages import Packages, as_version
 
-pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.xdist_group("packages"), pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.real,
+    pytest.mark.xdist_group("packages"),
+    pytest.mark.timeout(240),
+    pytest.mark.alone,
+]
 
 
 @pytest.fixture(scope="module")

@@ -299,6 +299,7 @@ async def test_settings_that_cannot_be_used_are_refused_at_once(broken: dict[str
             GenerationCheck(replace(_settings(server), **broken), client)
 
 
+@pytest.mark.alone
 async def test_quick_metrics_do_not_hold_the_probe_up() -> None:
     async with LlmServer(routes(OK, metrics=_scrape(0, 0, 7))) as server, ChatClient() as client:
         settings = _settings(server, probe=ProbeSettings(timeout_s=20))

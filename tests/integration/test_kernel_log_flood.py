@@ -49,6 +49,7 @@ async def flooded(process: asyncssh.SSHServerProcess[bytes]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_a_flood_is_worked_off_in_pages_with_flat_memory(tmp_path: Path) -> None:
     async with ssh_host(tmp_path, flooded) as host:
         process, most = psutil.Process(), 0

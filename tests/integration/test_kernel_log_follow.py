@@ -292,6 +292,7 @@ async def test_a_flood_on_the_stream_is_worked_off_in_pages(host: RealHost) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_a_machine_that_freezes_ends_the_stream_within_twenty_seconds(host: RealHost) -> None:
     watch, ledger = check(host.settings()), Ledger()
     async with following(watch, ledger):
@@ -308,6 +309,7 @@ async def test_a_machine_that_freezes_ends_the_stream_within_twenty_seconds(host
     assert took < 20
 
 
+@pytest.mark.alone
 async def test_latency_from_journal_to_commit_stays_far_below_two_seconds(host: RealHost) -> None:
     watch, ledger = check(host.settings()), Ledger()
     latencies = []
@@ -323,6 +325,7 @@ async def test_latency_from_journal_to_commit_stays_far_below_two_seconds(host: 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_a_line_of_the_real_kernel_comes_through_a_real_journald_within_two_seconds(tmp_path: Path) -> None:
     switch = Path("/proc/sys/debug/exception-trace")
     if not switch.exists() or switch.read_text().strip() != "1":

@@ -294,6 +294,7 @@ async def test_killed_at_any_point_the_next_process_goes_on_from_what_was_stored
     assert found(await scan(check(host.settings()), again.memory)) == {}
 
 
+@pytest.mark.alone
 async def test_ten_thousand_lines_take_under_two_seconds_and_twenty_mebibytes(host: RealHost) -> None:
     journal = fresh(host)
     host.plant(journal)

@@ -118,6 +118,7 @@ async def test_a_closed_port_is_no_delivery_and_says_nothing_of_the_url() -> Non
 
 
 @pytest.mark.parametrize("mood", [Mood.HANG, Mood.DRIP])
+@pytest.mark.alone
 async def test_a_webhook_that_hangs_or_drips_is_left_after_our_own_deadline(mood: Mood) -> None:
     async with WebhookSink(mood) as sink:
         began = time.monotonic()
@@ -144,6 +145,7 @@ async def test_no_more_than_a_few_threads_ever_hang() -> None:
         assert [outcome.reason for outcome in outcomes[-2:]] == [OutcomeReason.STUCK] * 2
 
 
+@pytest.mark.alone
 async def test_a_receiver_that_hangs_starves_no_other() -> None:
     async with WebhookSink(Mood.HANG) as stuck, WebhookSink() as well:
         hanging = [receiver_at(stuck.url(), timeout_s=20.0) for _ in range(8)]

@@ -9,6 +9,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 from tests.support.receivers import Mood, WebhookSink
 from tests.support.station import KEY, configuration, line_seen, observed, receiver
 from watchdog.clock import SystemClock
@@ -55,6 +57,7 @@ def hooks(**sinks: WebhookSink) -> Config:
     return configuration(*(receiver(name, url=Secret(sink.url()), timeout_s=2.0) for name, sink in sinks.items()))
 
 
+@pytest.mark.alone
 async def test_the_third_failed_probe_is_at_the_receiver_within_a_second(tmp_path: Path) -> None:
     async with WebhookSink() as sink, Running(tmp_path, hooks(phone=sink)) as running:
         await running.take(observed(at=time.time()))
@@ -73,6 +76,7 @@ async def test_the_third_failed_probe_is_at_the_receiver_within_a_second(tmp_pat
         assert took < 1.0
 
 
+@pytest.mark.alone
 async def test_a_hundred_incidents_reach_four_receivers_in_ten_seconds_while_the_fifth_is_dead(tmp_path: Path) -> None:
     async with (
         WebhookSink() as a,
@@ -96,6 +100,7 @@ async def test_a_hundred_incidents_reach_four_receivers_in_ten_seconds_while_the
             assert [title.split(" on ")[1] for title in sink.titles] == wanted
 
 
+@pytest.mark.alone
 async def test_stopping_is_not_delayed_by_a_send_that_hangs(tmp_path: Path) -> None:
     async with WebhookSink(Mood.HANG) as sink:
         config = configuration(receiver("phone", url=Secret(sink.url()), timeout_s=60.0))

@@ -18,7 +18,7 @@ from watchdog.chat.request import endpoint_of
 from watchdog.completion.question import question
 from watchdog.config import ProbeSettings, ServerSettings
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.alone]
 
 _ROOT = Path(__file__).parents[2]
 

@@ -100,6 +100,7 @@ BROKEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.alone
 async def test_a_broken_nvidia_smi_delays_neither_the_look_nor_the_scan(tmp_path: Path, how: str) -> None:
     line, words, limit_s = BROKEN[how]
     async with machine(tmp_path, line) as (_, host):

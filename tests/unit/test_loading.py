@@ -328,6 +328,7 @@ def test_the_lookup_goes_option_variable_user_system(tmp_path: Path, monkeypatch
     assert locate("from-option", {"INFERENCE_WATCHDOG_CONFIG": "from-variable"}) == Path("from-option")
 
 
+@pytest.mark.alone
 def test_a_thousand_servers_load_in_a_moment() -> None:
     servers = "".join(
         f"  - {{name: s{number}, base_url: 'http://192.0.2.1:{number + 1}/v1', probe: {{timeout: 10s}}}}\n"

@@ -45,6 +45,7 @@ def test_the_corpus_is_complete() -> None:
     }
 
 
+@pytest.mark.alone
 def test_a_file_of_50_mb_is_refused_at_once(tmp_path: Path) -> None:
     """By its size, without reading it."""
     path = tmp_path / "config.yaml"
@@ -114,6 +115,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     ],
     ids=range(13),
 )
+@pytest.mark.alone
 def test_a_hostile_file_is_refused_quickly(text: str) -> None:
     """Whatever the file does: a ConfigError, soon, and not a megabyte of messages."""
     began = time.perf_counter()
