@@ -85,7 +85,7 @@ async def test_a_kernel_line_is_one_page_that_names_host_device_and_line(night: 
 async def test_kill_9_between_strikes_keeps_the_strikes(night: Night) -> None:
     await healthy(night)
     night.rig.chat.mode = Mode.FROZEN
-    await until(lambda: night.daemon.saw("observation", check="generation/deepseek", verdict="fail"), what="a miss")
+    await until(lambda: strikes(night) > 0, what="a miss, noted")
     await night.daemon.kill()
     restarted_at = time.time()
     await night.daemon.start()
@@ -96,6 +96,12 @@ async def test_kill_9_between_strikes_keeps_the_strikes(night: Night) -> None:
     night.rig.chat.mode = Mode.OK
     await until(lambda: night.titles("RESOLVED deepseek"), what="the resolve")
     assert len(night.titles("FIRING deepseek")) == 1
+
+
+def strikes(night: Night) -> int:
+    """The strikes that the daemon has noted against the server."""
+    with Reader.open(night.daemon.state_dir) as reader:
+        return next((v.state.fails for v in reader.snapshot(time.time()).keys if v.key == "generation/deepseek"), 0)
 
 
 async def test_kill_9_while_firing_neither_repeats_the_trigger_nor_loses_the_resolve(night: Night) -> None:
@@ -123,6 +129,7 @@ async def test_lines_printed_while_the_daemon_is_dead_are_told_once_when_it_is_b
     night.rig.machines["head"].log(FATAL_AER[0])
     await night.daemon.start()
     await until(lambda: night.titles("NEW head"), what="the page")
+    await until(lambda: acknowledged(night, "NEW"), what="our own note that it was delivered")
     await night.daemon.kill()
     await night.daemon.start()
     await asyncio.sleep(5)

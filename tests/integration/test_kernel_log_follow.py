@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import statistics
@@ -114,7 +115,8 @@ def signal_sessions(host: RealHost, number: signal.Signals) -> list[int]:
     """Send a signal to every process that serves a connection; returns their pids."""
     pids = [pid for session in host.sessions() for pid in (*processes("sshd", session), session)]
     for pid in pids:
-        os.kill(pid, number)
+        with contextlib.suppress(ProcessLookupError):  # a child that ended with its parent
+            os.kill(pid, number)
     return pids
 
 

@@ -51,7 +51,7 @@ class DaemonProcess:
         )
 
 
-async def until(good: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
+async def until(good: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
     """Return when `good()` holds; fails the test with `what` after `timeout_s`."""
     try:
         async with asyncio.timeout(timeout_s):

@@ -7,14 +7,13 @@ machine has `/usr/bin` and `/proc`; so this works where there is no journal, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Coroutine
 from importlib import resources
 from pathlib import Path
 
@@ -54,7 +53,7 @@ class Machine:
         self._journal = directory / "journal.jsonl"
         self._monotonic_us = 1_000_000
         self._number = 0
-        self._readers: set[subprocess.Popen[bytes]] = set()
+        self._serving: set[asyncio.Future[None]] = set()
         self._server: asyncssh.SSHAcceptor | None = None
         self._lay_out()
         self.log(*BOOT_LINES)
@@ -119,60 +118,67 @@ class Machine:
         self.port = self._server.get_port()
 
     async def stop(self) -> None:
-        """Close the port."""
+        """Close the port and end every reader that still runs."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
-        for running in tuple(self._readers):
-            self._end(running)
-
-    def _end(self, running: subprocess.Popen[bytes]) -> None:
-        """End the reader we started, if it has not ended by itself."""
-        self._readers.discard(running)
-        if running.poll() is None:
-            running.kill()
-        running.wait()
-        for pipe in (running.stdin, running.stdout, running.stderr):
-            if pipe is not None:
-                pipe.close()
+        for serving in tuple(self._serving):
+            serving.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run the reader script as it arrived; refuse everything else, as a forced command would."""
         words = shlex.split(process.command or "")
-        sent = await process.stdin.read(len(self._script.encode())) if words[:3] == ["sh", "-s", "--"] else b""
-        while 0 < len(sent) < len(self._script.encode()):
-            more = await process.stdin.read(len(self._script.encode()) - len(sent))
-            if not more:
-                break
-            sent += more
-        if sent != self._script.encode():
+        script = self._script.encode()
+        try:
+            sent = await process.stdin.readexactly(len(script)) if words[:3] == ["sh", "-s", "--"] else b""
+        except asyncio.IncompleteReadError:
+            sent = b""
+        if sent != script:
             process.stderr.write(b"this pretended machine runs the reader script only\n")
             process.exit(126)
             return
-        running = subprocess.Popen(  # noqa: ASYNC220, S603 - pipes that asyncssh can take over; the script is our own
-            ["/bin/sh", str(self._root / "reader.sh"), *words[3:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        serving = asyncio.ensure_future(self._run_reader(process, words[3:]))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        await asyncio.wait({serving})
+
+    async def _run_reader(self, process: asyncssh.SSHServerProcess[bytes], arguments: list[str]) -> None:
+        running = await asyncio.create_subprocess_exec(
+            *("/bin/sh", str(self._root / "reader.sh"), *arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
-        self._readers.add(running)
+        assert running.stdin is not None and running.stdout is not None and running.stderr is not None  # noqa: S101, PT018
+        feeding = asyncio.create_task(_feed(process.stdin, running.stdin))
         try:
-            await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
-            if await _before_closing(process, process.stdout.drain()):
-                process.exit(await asyncio.to_thread(running.wait))
-        except (asyncssh.Error, OSError):
-            process.close()  # the client has gone; the reader ends with its standard input
+            await asyncio.gather(_pump(running.stdout, process.stdout), _pump(running.stderr, process.stderr))
+            process.exit(await running.wait())
         finally:
-            await process.wait_closed()
-            self._end(running)
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            if running.returncode is None:
+                running.kill()
+            await running.wait()
 
 
-async def _before_closing(process: asyncssh.SSHServerProcess[bytes], working: Coroutine[None, None, None]) -> bool:
-    """Wait for `working`, but not for a client that was killed: returns whether it was done before the client left."""
-    work, leaving = asyncio.ensure_future(working), asyncio.ensure_future(process.wait_closed())
-    try:
-        await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return work.done() and work.exception() is None
-    finally:
-        work.cancel()
-        leaving.cancel()
+async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter) -> None:
+    """Pass on what the client sends; when it has gone, the reader's standard input ends."""
+    with contextlib.suppress(asyncssh.Error, OSError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    sink.close()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
+    """Pass on what the reader prints to its end; a client that has gone hears no more of it."""
+    gone = False
+    while data := await source.read(65536):
+        if not gone:
+            try:
+                sink.write(data)
+                await sink.drain()
+            except (asyncssh.Error, OSError):
+                gone = True
