@@ -22,13 +22,13 @@ _TARGET = "[Unit]\nRequires=basic.target\nAfter=basic.target\nAllowIsolate=yes\n
 _SCRIPT = """
 set -eu
 mount -t tmpfs tmpfs "$1"
-mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
-rm -f "$1/root/etc/resolv.conf"
-rm -rf "$1/root/var/log/journal" "$1/root/opt/inference-watchdog" "$1/root/etc/inference-watchdog"
-printf '%s\\n' "$2" >"$1/root/etc/machine-id"
-printf '%s' "$3" >"$1/root/etc/systemd/system/lab.target"
-exec systemd-nspawn --quiet --directory="$1/root" --register=no --keep-unit --private-network --boot \
+mkdir "$1/upper" "$1/work" "$1/tree"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/tree"
+rm -f "$1/tree/etc/resolv.conf"
+rm -rf "$1/tree/var/log/journal" "$1/tree/opt/inference-watchdog" "$1/tree/etc/inference-watchdog"
+printf '%s\\n' "$2" >"$1/tree/etc/machine-id"
+printf '%s' "$3" >"$1/tree/etc/systemd/system/lab.target"
+exec systemd-nspawn --quiet --directory="$1/tree" --register=no --keep-unit --private-network --boot \
     --console=pipe --kill-signal=SIGKILL -- --unit=lab.target
 """
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
