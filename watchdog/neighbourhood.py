@@ -21,7 +21,8 @@ from watchdog.sight import Answer, Knock, Look
 
 ROUTER_PORTS = (53, 80, 443, 22)
 """What routers usually serve to their own network. A closed port answers as well, unless a firewall drops packets."""
-LINUX_ROUTES = Path("/proc/net/route")
+LINUX_ROUTES = Path("/proc/self/net/route")
+"""Not `/proc/net`: that is hidden by the unit's ProcSubset=pid."""
 DARWIN_ROUTE = "/sbin/route"
 PATIENCE_S = 3.0
 HEAD_START_S = 0.3
@@ -135,7 +136,7 @@ class Neighbourhood:
 
 
 def linux_gateway(table: str) -> str | None:
-    """The router of the best default route in the text of `/proc/net/route` (route.c: little-endian hexadecimal)."""
+    """The router of the best default route in `table`, the text of `LINUX_ROUTES` (route.c: little-endian hex)."""
     best: tuple[int, str] | None = None
     for row in table.splitlines()[1:]:
         fields = row.split()

@@ -12,6 +12,7 @@ import pytest
 from tests.support.installed import CONFIG, STATE, UNIT, Installed
 from tests.support.nspawn import container
 from tests.support.packages import Packages, as_version
+from watchdog.neighbourhood import LINUX_ROUTES
 
 pytestmark = [
     pytest.mark.slow,
@@ -111,6 +112,8 @@ def test_under_the_sandbox_it_gets_text_and_reads_a_real_kernel_log(installed: I
     assert fields["CapEff"] == ["0000000000000000"]
     assert fields["NoNewPrivs"] == ["1"]
     assert fields["Seccomp"] == ["2"]
+    seen = installed.inside.run("nsenter", f"--target={pid}", "--mount", "cat", str(LINUX_ROUTES))
+    assert seen.startswith("Iface"), "it must see its own routes to tell a dead network from a dead server"
     journal = installed.inside.run("journalctl", "--no-pager", "-u", UNIT)
     assert "Traceback" not in journal
     assert "/alerts" not in journal, "the receiver's URL is a secret"
