@@ -49,7 +49,10 @@ def import_aiohttp() -> None:
         return
     usual = ssl.create_default_context
     ssl.create_default_context = late_context  # type: ignore[assignment]  # called without arguments
+    # Its other context, the one that verifies nothing, reads the authorities too and never looks at them.
+    ssl.SSLContext.set_default_verify_paths = lambda _context: None  # type: ignore[method-assign, assignment]
     try:
-        import aiohttp.connector  # noqa: F401, PLC0415 - here, because it asks for its context when imported
+        import aiohttp.connector  # noqa: F401, PLC0415 - here, because it asks for its contexts when imported
     finally:
         ssl.create_default_context = usual
+        del ssl.SSLContext.set_default_verify_paths

@@ -7,7 +7,11 @@ hundreds of lines of which some twenty matter, and one broken line must not cost
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec, module_from_spec
+from typing import Any
 
 from watchdog.engines.sample import EngineSample, Reading, sample_of
 from watchdog.engines.table import ENGINES, NIM, VLLM, Engine
@@ -60,15 +64,35 @@ def _fork(name: str) -> tuple[Engine, str] | None:
 
 
 def _parse(line: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    from prometheus_client.parser import (  # noqa: PLC0415 - 1.4 MiB that only servers with metrics need
-        text_string_to_metric_families,
-    )
-
     try:
-        for family in text_string_to_metric_families(line):
+        for family in _parser()(line):
             for sample in family.samples:
                 value = float(sample.value)
                 if math.isfinite(value):
                     yield sample.labels, value
     except (ValueError, OverflowError, IndexError, KeyError):
         return
+
+
+@cache
+def _parser() -> Callable[[str], Iterable[Any]]:
+    """The parser of `prometheus-client`, without the rest of that package: web servers and registries, 2 MiB."""
+    if "prometheus_client" in sys.modules:
+        return _imported_parser()
+    found = find_spec("prometheus_client")
+    if found is None:
+        raise ModuleNotFoundError("prometheus_client is not installed")
+    # A stand-in whose own code did not run: its modules are found through it. Who needs the package imports it anew.
+    sys.modules["prometheus_client"] = module_from_spec(found)
+    try:
+        return _imported_parser()
+    finally:
+        del sys.modules["prometheus_client"]
+
+
+def _imported_parser() -> Callable[[str], Iterable[Any]]:
+    from prometheus_client.parser import (  # noqa: PLC0415 - only servers with metrics need it
+        text_string_to_metric_families,
+    )
+
+    return text_string_to_metric_families
