@@ -37,9 +37,11 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## budgets of docs/benchmarks.md, as ratios in one run; SECONDS=600 for the ten idle minutes
+bench: $(STAMP)  ## budgets of docs/benchmarks.md, as ratios in one run; SECONDS_IDLE=600 for the ten idle minutes
 	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.idle --seconds $${SECONDS_IDLE:-600}
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.latency
 
 lock:  ## needs uv; writes hash-pinned requirements that name no index host
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -10,6 +10,7 @@ from collections import defaultdict
 from datetime import UTC
 from pathlib import Path
 
+import pytest
 import structlog
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -180,7 +181,7 @@ class Deliveries(RuleBasedStateMachine):
                 assert (name in found.told) <= (found.id in triggered)
 
 
-TestDeliveries = Deliveries.TestCase
+TestDeliveries = pytest.mark.timeout(600)(Deliveries.TestCase)
 TestDeliveries.settings = settings(
     max_examples=int(os.environ.get("OUTBOX_EXAMPLES", "120")), stateful_step_count=40, deadline=None
 )

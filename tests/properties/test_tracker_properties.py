@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -92,8 +94,10 @@ class Tracking(RuleBasedStateMachine):
             assert self.state.phase is Phase.OK
 
 
-TestTracking = Tracking.TestCase
-TestTracking.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestTracking = pytest.mark.timeout(600)(Tracking.TestCase)
+TestTracking.settings = settings(
+    max_examples=int(os.environ.get("TRACKER_EXAMPLES", "300")), stateful_step_count=40, deadline=None
+)
 
 
 @dataclass(frozen=True)

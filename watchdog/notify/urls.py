@@ -42,19 +42,23 @@ def url_problem(url: str) -> str | None:
     import apprise  # noqa: PLC0415 - only for who checks a receiver
 
     scheme = found.group(1).lower()
-    schemas = _schemas(apprise.Apprise())
+    service = apprise.Apprise(asset=apprise.AppriseAsset(storage_mode=apprise.PersistentStoreMode.MEMORY))
+    if scheme in _LOCAL_SCHEMES or not service.add(url):
+        return _why_not(scheme, _schemas(apprise.Apprise()))  # describing every service takes longer than taking a URL
+    if len(service) != 1:
+        return f"these are {len(service)} URLs in one; give each its own receiver, so that each is retried on its own"
+    return _never_arrives(scheme, service[0])
+
+
+def _why_not(scheme: str, schemas: dict[str, dict[str, Any]]) -> str:
+    """Why apprise does not take a URL of this scheme, or we do not."""
     if scheme not in schemas:
         return _unknown(scheme, schemas)
     missing = _missing_library(scheme, schemas[scheme])
     if missing:
         return missing
-    service = apprise.Apprise(asset=apprise.AppriseAsset(storage_mode=apprise.PersistentStoreMode.MEMORY))
-    if not service.add(url):
-        forms = ", ".join(_forms(scheme, schemas[scheme])[:3])
-        return f"apprise does not accept this {scheme}:// URL; it must look like {forms}"
-    if len(service) != 1:
-        return f"these are {len(service)} URLs in one; give each its own receiver, so that each is retried on its own"
-    return _never_arrives(scheme, service[0])
+    forms = ", ".join(_forms(scheme, schemas[scheme])[:3])
+    return f"apprise does not accept this {scheme}:// URL; it must look like {forms}"
 
 
 def _schemas(known: Any) -> dict[str, dict[str, Any]]:
