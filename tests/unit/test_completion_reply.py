@@ -91,7 +91,7 @@ def test_short_and_mixed_texts_are_no_garbage(content: str) -> None:
         (None, "stop", 1, "instant_stop", True),
         ({"content": ""}, "abort", 0, "server_error", False),
         ({"content": ""}, "error", None, "server_error", False),
-        ({"content": 17}, "length", 5, "empty", None),
+        ({"content": 17}, "length", 5, "malformed", False),
     ],
 )
 def test_a_reply_without_text_is_told_apart(
@@ -100,6 +100,17 @@ def test_a_reply_without_text_is_told_apart(
     usage: dict[str, Any] = {} if tokens is None else {"usage": {"completion_tokens": tokens}}
     judged = _plain(message, finish, **usage)
     assert (judged.reason.value, judged.alive) == (reason, alive)
+
+
+@pytest.mark.parametrize("content", ["\u200b", "\u2060\ufeff", " \u200b\n", "\x00"])
+def test_text_that_nobody_can_see_is_no_text(content: str) -> None:
+    judgement = _plain({"role": "assistant", "content": content}, usage={"completion_tokens": 3})
+    assert judgement.reason == "empty"
+
+
+@pytest.mark.parametrize("message", [5, "text", [1], {"content": 5}, {"content": True}, {"content": {"text": "x"}}])
+def test_a_message_of_a_type_that_no_server_means_is_malformed(message: Any) -> None:
+    assert _plain(message).reason == "malformed"
 
 
 def test_a_usage_of_zero_does_not_outweigh_text() -> None:

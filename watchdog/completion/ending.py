@@ -96,6 +96,8 @@ def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at
     if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list):
         what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
         return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
+    if gathered.wrong_type and not gathered.has_text:
+        return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}")
     return ended(gathered)
 
 
@@ -104,7 +106,7 @@ def _blank(content_type: str, end: End) -> Judgement:
         return Judgement(reason=Reason.NO_TOKEN, detail="headers came, the body never did")
     if "event-stream" in content_type:
         return Judgement(reason=Reason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
-    return Judgement(reason=Reason.MALFORMED, alive=False, detail="HTTP 200 with an empty body")
+    return Judgement(reason=Reason.MALFORMED, alive=False, detail="success, but an empty body")
 
 
 def _no_json(body: bytes, end: End) -> Judgement:

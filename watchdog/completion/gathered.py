@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from watchdog.completion.pieces import Pieces, pieces_of
+from watchdog.completion.pieces import Pieces, is_blank, pieces_of, wrong_type_in
 from watchdog.completion.think import split_thinking
 from watchdog.model import Json
 
@@ -24,6 +24,7 @@ class Gathered:
         self._banner: list[str] = []
         self.calls_tool = False
         self.choices_seen = 0
+        self.wrong_type = ""
         self.finish_reason: str | None = None
         self.completion_tokens: int | None = None
         self.model: str | None = None
@@ -45,10 +46,14 @@ class Gathered:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._choice(at_s, choice, anonymous=anonymous)
+            else:
+                self.wrong_type = f"a choice that is a JSON {type(choice).__name__}"
 
     def _choice(self, at_s: float, choice: dict[str, Json], *, anonymous: bool) -> None:
         self.choices_seen += 1
-        found = pieces_of(choice.get("delta") or choice.get("message"))
+        message = choice.get("delta") or choice.get("message")
+        self.wrong_type = self.wrong_type or wrong_type_in(message)
+        found = pieces_of(message)
         if isinstance(choice.get("text"), str) and not found.content:
             found = found._replace(content=choice["text"])
         finish = choice.get("finish_reason")
@@ -91,9 +96,9 @@ class Gathered:
         """`(text, reasoning)` without think tags; "" where blank. A refusal stands in for missing content."""
         text, inline = split_thinking("".join(self._content))
         reasoning = "".join(self._reasoning) + inline
-        if not text.strip():
+        if is_blank(text):
             text = "".join(self._refusal)
-        return (text if text.strip() else ""), (reasoning if reasoning.strip() else "")
+        return ("" if is_blank(text) else text), ("" if is_blank(reasoning) else reasoning)
 
     @property
     def is_garbage(self) -> bool:
@@ -115,4 +120,4 @@ class Gathered:
 
 
 def _visible(parts: Iterable[str]) -> bool:
-    return any(part and not part.isspace() for part in parts)
+    return any(not is_blank(part) for part in parts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from unicodedata import category
 
 from watchdog.model import Json
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _TEXT_KEYS = ("text", "content", "refusal", "thinking", "reasoning", "summary")
 _DEPTH = 8
+_INVISIBLE = ("Cc", "Cf")
 
 
 class Pieces(NamedTuple):
@@ -34,6 +36,21 @@ def pieces_of(message: Json) -> Pieces:
         reasoning += _flatten(message.get("reasoning_details"))
     refusal = message.get("refusal")
     return Pieces(content, reasoning, refusal if isinstance(refusal, str) else "", _calls_tool(message))
+
+
+def is_blank(text: str) -> bool:
+    """Whether nobody would see anything: white space, controls, zero-width and other invisible characters."""
+    return all(sign.isspace() or category(sign) in _INVISIBLE for sign in text)
+
+
+def wrong_type_in(message: Json) -> str:
+    """What stands where a message or its content should, if it is of a type that no server means; else ""."""
+    if message is not None and not isinstance(message, dict):
+        return f"a message that is a JSON {type(message).__name__}"
+    content = message.get("content") if message else None
+    if content is not None and not isinstance(content, str | list):
+        return f"content that is a JSON {type(content).__name__}"
+    return ""
 
 
 def _content(content: Json) -> tuple[str, str]:
