@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from watchdog.cli.output import Output
 from watchdog.errors import WatchdogError
 
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
@@ -78,21 +79,33 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit the process; a person's mistake ends with 64 and no traceback."""
+    """Run the command line and exit the process.
+
+    A person's mistake ends with 64 and no traceback, output that cannot be written with one line (`cli.output`).
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    output = Output(given[0] if given else "")
+    try:
+        code = _run(arguments)
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else EXIT_OK
+    sys.exit(output.ended(code))
+
+
+def _run(arguments: list[str] | None) -> int:
+    """The exit code of a command line."""
     try:
         result: Any = cli.main(args=arguments, prog_name="inference-watchdog", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
-        sys.exit(130)
+        return 130
     except click.UsageError as error:
         error.show()
-        sys.exit(EXIT_USAGE)
+        return EXIT_USAGE
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except WatchdogError as error:
         click.echo(str(error), err=True)
-        sys.exit(EXIT_USAGE)
-    except BrokenPipeError:
-        sys.exit(141)
-    sys.exit(result if isinstance(result, int) else EXIT_OK)
+        return EXIT_USAGE
+    return result if isinstance(result, int) else EXIT_OK

@@ -38,7 +38,8 @@ PACKED = {
     epilog=(
         "Examples: dmesg | inference-watchdog scan -; journalctl -k -b -1 -o json | inference-watchdog scan --json -; "
         "inference-watchdog scan /var/log/kern.log. Exit codes: 0 nothing found, 1 something to look at, 2 something "
-        "to be woken for, 3 no kernel log could be read, 64 wrong usage."
+        "to be woken for, 3 no kernel log could be read, 64 wrong usage, "
+        "141 the reader of the output has gone (scan | head)."
     )
 )
 @click.argument("file", required=False)
@@ -70,8 +71,6 @@ def command(file: str | None, as_json: bool, every_line: bool, rule_files: tuple
         with ExitStack() as opened:
             stream = sys.stdin.buffer if file == "-" else opened.enter_context(Path(file).open("rb", buffering=0))
             return _run(stream, file, rules, as_json=as_json, every_line=every_line)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         return _unreadable(f"{file}: cannot read it: {error.strerror or error}")
 
