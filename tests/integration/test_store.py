@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.support.station import KEY, Station, configuration, line_seen, observ
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
+from watchdog.store.files import refusal
 from watchdog.store.schema import MIGRATIONS
 
 NOW = 1_795_000_000.0
@@ -38,11 +41,79 @@ async def test_the_state_is_readable_by_nobody_else(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("existing", [False, True])
+async def test_every_file_of_the_state_is_closed_to_others_in_an_open_directory_too(
+    tmp_path: Path, existing: bool
+) -> None:
+    """Also when the directory is somebody's own, and when an older version left the files open."""
+    tmp_path.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        if existing:
+            other = sqlite3.connect(tmp_path / "state.db")
+            other.execute("PRAGMA journal_mode = WAL")
+            other.execute("CREATE TABLE other (x)")
+        store = Store.open(tmp_path, NOW)
+        await store.commit(Commit(observations=(observed(at=NOW),)))
+        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir() if file.name != "lock"}
+        assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+        await store.close()
+        with Requests.open(tmp_path) as ask:
+            ask.add_silence(Silence(id="s", matcher={"server": "x"}, starts_at=5, ends_at=6, reason="why"))
+            assert {file.stat().st_mode & 0o077 for file in tmp_path.glob("state.db*")} == {0}
+        if existing:
+            other.close()
+    finally:
+        os.umask(before)
+
+
+async def damaged_in_the_middle(state_dir: Path) -> None:
+    """A database whose first pages are good: what opening alone does not notice."""
+    store = Store.open(state_dir, NOW)
+    for number in range(300):
+        await store.commit(Commit(observations=(observed(at=NOW + number, summary="x" * 500),)))
+    await store.close()
+    path = state_dir / "state.db"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xa5" * (size - 20 * 4096))
+
+
+async def test_a_damaged_database_is_told_in_plain_words_whatever_is_read(tmp_path: Path) -> None:
+    await damaged_in_the_middle(tmp_path)
+    with pytest.raises(StoreError, match=r"state\.db is damaged .* Start the daemon anew"):  # noqa: SIM117 - all of it
+        with Reader.open(tmp_path) as reader:
+            reader.history(KEY, 0, 2e9)
+    with pytest.raises(StoreError, match="is damaged"):
+        Requests.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",), ("history", "--days", "60", "--observations"), ("report", "--days", "60"),
+        ("silence", "--for", "1h", "--reason", "x", "server=deepseek"), ("unsilence", "s1"),
+        ("ack", "--reason", "x", "i1"),
+    ],
+)  # fmt: skip
+async def test_no_command_prints_a_traceback_or_reports_success_on_a_damaged_database(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    await damaged_in_the_middle(tmp_path)
+    command, *rest = arguments
+    program = [sys.executable, "-m", "watchdog", command, "--state-dir", str(tmp_path), *rest]
+    done = await asyncio.to_thread(subprocess.run, program, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode != 0, done.stdout
+    assert "damaged" in done.stderr
+
+
 def test_a_reader_without_any_state_says_so_plainly(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has `inference-watchdog run` run there"):
         Reader.open(tmp_path)
     (tmp_path / "state.db").write_bytes(b"this is no database, it only looks like a file" * 100)
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"state\.db is damaged .* sets the file aside"):
         Reader.open(tmp_path)
 
 
@@ -145,14 +216,34 @@ async def fill_up(store: Store) -> None:
     assert in_memory(store), "the database never got full"
 
 
-async def test_a_state_directory_that_cannot_be_made_means_memory_and_an_alert(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["file", "file/state", "file/deeper/state"])
+def test_a_file_in_place_of_the_state_directory_stops_the_start(tmp_path: Path, named: str) -> None:
     (tmp_path / "file").write_text("not a directory")
-    async with Station(tmp_path / "file" / "state") as station:
-        assert station.sinks["phone"].kinds == ["FIRING"]
-        assert "self/storage" in station.sinks["phone"].titles[0]
-        for _ in range(3):
-            await station.fail()
-        assert station.sinks["phone"].kinds == ["FIRING", "FIRING"]
+    with pytest.raises(StoreError, match="cannot be a folder"):
+        Store.open(tmp_path / named, NOW)
+    assert (tmp_path / "file").read_text() == "not a directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a closed directory is NOT TESTED")
+def test_a_directory_of_somebody_else_stops_the_start_before_it_is_locked(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o500)
+    with pytest.raises(StoreError, match="cannot be written: permission denied"):
+        Store.open(tmp_path / "state", NOW)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "permission denied; give it to the account"),
+        (OSError(errno.EROFS, "Read-only file system"), "read-only file system"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/x"), "/x is in the way"),
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+        (OSError(errno.EIO, "Input/output error"), None),
+    ],
+)
+def test_only_a_disk_that_fails_is_lived_with(tmp_path: Path, error: OSError, words: str | None) -> None:
+    refused = refusal(tmp_path, error)
+    assert (refused is None) if words is None else (words in str(refused))
 
 
 @pytest.fixture

@@ -19,10 +19,15 @@ state_dir_option = click.option(
 
 
 def state_dir_of(option: str | None, configured: str | None = None) -> Path:
-    """The state directory: `option`, else the configuration's, else systemd's, else the platform's own."""
-    if option or configured:
-        return Path(option or configured or "")
+    """The state directory: `option`, else the configuration's, else systemd's, else the platform's own.
+
+    Raises click.UsageError for a path that is no folder and can never be one, as a file is in the way.
+    """
     from_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    if from_systemd:
-        return Path(from_systemd)
-    return Path(platformdirs.user_state_dir("inference-watchdog"))
+    chosen = Path(option or configured or from_systemd or platformdirs.user_state_dir("inference-watchdog"))
+    for place in (chosen, *chosen.parents):
+        if os.path.lexists(place):
+            if place.exists() and not place.is_dir():
+                raise click.UsageError(f"the state directory cannot be {chosen}: {place} is a file, not a folder")
+            break
+    return chosen

@@ -95,9 +95,9 @@ class Store:
     def open(cls, state_dir: Path, now: float, *, linger_s: float = _LINGER_S) -> Store:
         """Open the state in `state_dir`, made if missing. `now` in Unix seconds.
 
-        Raises `StateLockedError` if another daemon has it, `StoreError` if a newer version wrote it. If the disk cannot
-        be used, the store works in memory and `trouble` says why. `linger_s` is how long a write that is in no hurry
-        waits for others to share its transaction.
+        Raises `StateLockedError` if another daemon has it, `StoreError` if a newer version wrote it, or if it is no
+        folder or may not be written. If the disk fails (full, broken), the store works in memory and `trouble` says
+        why. `linger_s` is how long a write that is in no hurry waits for others to share its transaction.
         """
         lock: TextIO | None = None
         try:
@@ -108,6 +108,11 @@ class Store:
                 lock.close()
             raise
         except (sqlite3.Error, OSError) as error:
+            refused = files.refusal(state_dir, error)
+            if refused is not None:
+                if lock is not None:
+                    lock.close()
+                raise refused from error
             readable = files.open_if_readable(state_dir)
             return cls(Writer(readable, Trouble(str(error)), linger_s), state_dir, lock, None, now)
         return cls(Writer(opened.connection, None, linger_s), state_dir, lock, opened.set_aside, now)
@@ -288,24 +293,30 @@ def _states(db: sqlite3.Connection) -> dict[str, TrackState]:
 
 
 class Requests:
-    """What a command may ask of the daemon. `Requests.open` works beside a running one; close it after use."""
+    """What a command may ask of the daemon. `Requests.open` works beside a running one.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    It is for `with`, whose end turns whatever SQLite complains about inside into `StoreError` in plain words.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
         """Use `Requests.open`, or `Store.request`."""
         self._db = connection
+        self._path = path
 
     @classmethod
     def open(cls, state_dir: Path) -> Self:
         """For a command; raises `StoreError` in plain words."""
-        return cls(files.open_for_request(state_dir))
+        return cls(files.open_for_request(state_dir), state_dir / files.DATABASE)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._db.close()
+        if isinstance(error, sqlite3.Error) and self._path is not None:
+            raise files.told(error, self._path) from error
 
     def add_silence(self, silence: Silence) -> None:
         """Start or replace a silence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -17,6 +18,9 @@ from watchdog.store.schema import migrate
 DATABASE = "state.db"
 LOCK = "lock"
 _BUSY_S = 5.0
+_NO_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
+"""A path that names something else than a folder: no waiting makes it one."""
+_NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def lock(state_dir: Path) -> TextIO:
@@ -25,7 +29,8 @@ def lock(state_dir: Path) -> TextIO:
     Raises `StateLockedError` if another process holds it, `OSError` if the directory cannot be used.
     """
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = (state_dir / LOCK).open("a+", encoding="ascii")
+    # Closed to others: who may open it could hold the lock in our place.
+    file = open(state_dir / LOCK, "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held while we run
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -44,6 +49,28 @@ def lock(state_dir: Path) -> TextIO:
         file.write(f"{os.getpid()}\n")
         file.flush()
     return file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def refusal(state_dir: Path, error: sqlite3.Error | OSError) -> StoreError | None:
+    """Why a daemon must not start on `state_dir`, or None for a fault it can live with in memory, like a full disk."""
+    if isinstance(error, sqlite3.Error):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return None
+        why = str(error)
+    elif error.errno in _NO_PLACE:
+        return StoreError(f"{error.filename or state_dir} is in the way: {state_dir} cannot be a folder; name another")
+    elif error.errno not in _NOT_OURS:
+        return None
+    else:
+        why = (error.strerror or "error").lower()
+    return StoreError(
+        f"the state directory {state_dir} cannot be written: {why}; give it to the account that runs this, or name "
+        "another with --state-dir"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +105,35 @@ def _is_corrupt(error: sqlite3.DatabaseError) -> bool:
 
 def _checked(path: Path) -> sqlite3.Connection:
     """A connection to a database that passed its check."""
+    _close_to_others(path)
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         _tune(connection)
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found is None or found[0] != "ok":
-            raise sqlite3.DatabaseError(f"integrity check: {found[0] if found else 'no answer'}")
+        _check(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         migrate(connection)
     except (sqlite3.Error, StoreError):
         connection.close()
         raise
-    path.chmod(0o600)
     return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Raises `sqlite3.DatabaseError` for a database that is damaged."""
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found is None or found[0] != "ok":
+        raise sqlite3.DatabaseError(f"integrity check: {found[0] if found else 'no answer'}")
+
+
+def _close_to_others(path: Path) -> None:
+    """Make the database if it is missing, and take it and its companions from everybody else.
+
+    SQLite gives the -wal and -shm files it makes the database's own mode, whatever the umask is.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).chmod(0o600)
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
@@ -141,7 +184,19 @@ def open_for_reading(state_dir: Path) -> sqlite3.Connection:
             raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
         return _read_only(path)
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"the state in {state_dir} cannot be read: {error}") from error
+        raise told(error, path) from error
+
+
+def told(error: sqlite3.Error | OSError, path: Path) -> StoreError:
+    """What a command says when the database in `path` fails it: which file, what is wrong, what to do."""
+    if isinstance(error, sqlite3.DatabaseError) and _is_corrupt(error):
+        return StoreError(
+            f"the state database {path} is damaged ({error}). Start the daemon anew: it sets the file aside and begins "
+            "a new one"
+        )
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        return StoreError(f"the state database {path} is busy ({error}). Try again in a moment")
+    return StoreError(f"the state database {path} cannot be used: {error}")
 
 
 def open_if_readable(state_dir: Path) -> sqlite3.Connection | None:
@@ -172,14 +227,20 @@ def _read_only(path: Path) -> sqlite3.Connection:
 def open_for_request(state_dir: Path) -> sqlite3.Connection:
     """A writing connection for a command that leaves a request (silence, acknowledge, test alert) for the daemon.
 
-    Raises `StoreError` in plain words.
+    The whole database is checked first, as the daemon does at its start: a request in a file that will be set aside
+    would be lost without a word. Raises `StoreError` in plain words.
     """
     path = state_dir / DATABASE
     if not path.exists():
         raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
     try:
         connection = connect(path)
-        migrate(connection)
+        try:
+            _check(connection)
+            migrate(connection)
+        except (sqlite3.Error, StoreError):
+            connection.close()
+            raise
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"the state in {state_dir} cannot be changed: {error}") from error
+        raise told(error, path) from error
     return connection

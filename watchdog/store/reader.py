@@ -15,25 +15,31 @@ from watchdog.store.samples import Cost, Sample, cost, samples
 
 
 class Reader:
-    """Reads the state of a daemon, running or not. `Reader.open` raises `StoreError` in plain words."""
+    """Reads the state of a daemon, running or not.
 
-    def __init__(self, connection: sqlite3.Connection, storage: str | None = None) -> None:
+    `Reader.open` is for `with`, whose end turns whatever SQLite complains about inside into a plain `StoreError`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, storage: str | None = None, *, path: Path | None = None) -> None:
         """Use `Reader.open` or `Store.read`; `storage` is why the state is in memory only, or None."""
         self._db = connection
         self._storage = storage
+        self._path = path
 
     @classmethod
     def open(cls, state_dir: Path) -> Self:
         """For a command."""
-        return cls(files.open_for_reading(state_dir))
+        return cls(files.open_for_reading(state_dir), path=state_dir / files.DATABASE)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._db.close()
+        if isinstance(error, sqlite3.Error) and self._path is not None:
+            raise files.told(error, self._path) from error
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything that is now."""
