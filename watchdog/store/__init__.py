@@ -137,7 +137,7 @@ class Store:
 
     def loaded(self) -> tuple[dict[str, TrackState], tuple[Incident, ...]]:
         """At start: every tracked key with its state, and the open incidents. Blocks for a moment."""
-        return self._writer.do_now(lambda db: (_states(db), reads.open_incidents(db)))
+        return self._writer.do_now(lambda db: (reads.states(db), reads.open_incidents(db)))
 
     def last_incident_id(self) -> str:
         """The greatest incident id ever given, "" if none. Blocks for a moment."""
@@ -280,16 +280,6 @@ class Store:
         await asyncio.to_thread(self._writer.close)
         if self._lock is not None:
             self._lock.close()
-
-
-def _states(db: sqlite3.Connection) -> dict[str, TrackState]:
-    """Tracking states; a healthy key writes no state for every pass, so its last pass is looked up."""
-    states = reads.tracks(db)
-    for key, state in states.items():
-        passed_at = reads.last_pass_at(db, key)
-        if passed_at is not None:
-            states[key] = reads.with_last_good(state, passed_at)
-    return states
 
 
 class Requests:

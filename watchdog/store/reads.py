@@ -266,3 +266,13 @@ def snapshot(connection: sqlite3.Connection, now: float, storage: str | None = N
         storage=storage,
         acknowledged=acknowledged(connection),
     )
+
+
+def states(connection: sqlite3.Connection) -> dict[str, TrackState]:
+    """Tracking states; a healthy key writes no state for every pass, so its last pass is looked up."""
+    found = tracks(connection)
+    for key, state in found.items():
+        passed_at = last_pass_at(connection, key)
+        if passed_at is not None:
+            found[key] = with_last_good(state, passed_at)
+    return found
