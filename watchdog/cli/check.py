@@ -12,6 +12,8 @@ from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
 from watchdog.cli.places import config_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from watchdog.config import Config
     from watchdog.model import Observation
 
@@ -28,7 +30,8 @@ def command(config_file: str | None, as_json: bool, names: tuple[str, ...]) -> i
     NAME is a server, a host, or a whole check such as generation/deepseek; without one, all run. Nothing is stored,
     nobody is alerted, and the daemon may be running.
 
-    Exit code: 0 all pass, 1 warning, 2 critical, 3 unknown (the worst of all observations).
+    Exit code: 2 if any check failed that pages; else 3 if any is unknown; else 1 for a warning; 0 all pass. Vitals
+    that are unknown do not count where the same host's kernel_log has failed, which tells it already.
     """
     from watchdog import logs
     from watchdog.loading import load, locate
@@ -38,7 +41,7 @@ def command(config_file: str | None, as_json: bool, names: tuple[str, ...]) -> i
     observations = asyncio.run(_observe(config, names))
     for seen in observations:
         click.echo(json.dumps(observation_json(seen)) if as_json else _line(seen))
-    return max(exit_code(seen) for seen in observations)
+    return worst_exit_code(observations)
 
 
 async def _observe(config: Config, names: tuple[str, ...]) -> list[Observation]:
@@ -60,6 +63,24 @@ async def _observe(config: Config, names: tuple[str, ...]) -> list[Observation]:
 
 def _named(key: str, name: str) -> bool:
     return name in (key, key.partition("/")[2])
+
+
+def worst_exit_code(observations: Sequence[Observation]) -> int:
+    """The one code for all: a page beats an unknown, that beats a warning.
+
+    A host that cannot be reached fails its kernel_log and leaves its vitals unknown: that unknown says nothing more.
+    """
+    failed = {seen.key for seen in observations if seen.verdict.value == "fail"}
+    codes = {
+        exit_code(seen)
+        for seen in observations
+        if not (
+            seen.verdict.value == "unknown"
+            and seen.key.startswith("vitals/")
+            and "kernel_log/" + seen.key.removeprefix("vitals/") in failed
+        )
+    }
+    return next((code for code in (EXIT_CRITICAL, EXIT_UNKNOWN, EXIT_WARNING) if code in codes), EXIT_OK)
 
 
 def exit_code(seen: Observation) -> int:
