@@ -170,6 +170,23 @@ async def test_sighup_follows_a_renamed_server_and_new_receivers(night: Night) -
     assert not night.titles("FIRING deepseek")
 
 
+async def test_a_sighup_while_it_starts_does_not_end_it_and_is_a_reload_once_it_can_be(night: Night) -> None:
+    directory = night.daemon.log.parent
+    early = DaemonProcess(
+        night.daemon.config, directory / "early", directory / "early.log", {"PYTHONPROFILEIMPORTTIME": "1"}
+    )
+    await early.start()
+    try:
+        await until(lambda: "watchdog.logs\n" in early.log.read_text(), what="it begins to load")
+        assert not early.events()
+        assert early.process is not None
+        early.process.send_signal(signal.SIGHUP)
+        await until(lambda: early.process.returncode is not None or early.saw("reloaded"), what="the reload")  # type: ignore[union-attr]  # started
+        assert early.process.returncode is None
+    finally:
+        await early.kill()
+
+
 async def test_a_second_daemon_on_the_same_state_is_refused_in_plain_words(night: Night) -> None:
     await healthy(night)
     done = await asyncio.to_thread(run, "run", "--config", night.daemon.config, "--state-dir", night.daemon.state_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     """
     import asyncio
 
+    hang_ups = keep_hang_ups()
     without_rich()
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StoreError
@@ -71,6 +73,8 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         async def main() -> None:
             daemon = Daemon(lambda: next(loads, None) or load(), daemon_state)
             handle_signals(daemon)
+            if hang_ups:
+                daemon.reload()
             await daemon.run()
 
         asyncio.run(main())
@@ -81,6 +85,16 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         complain(f"Nothing was started: {error}")
         return EXIT_USAGE if isinstance(error, StateLockedError) else EXIT_TRY_AGAIN
     return EXIT_OK
+
+
+def keep_hang_ups() -> list[int]:
+    """From now on SIGHUP is only noted in the returned list: while we start, it must not end us.
+
+    A reload that was asked for before the daemon could hear it is then made up for. Our children are not affected.
+    """
+    noted: list[int] = []
+    signal.signal(signal.SIGHUP, lambda number, _frame: noted.append(number))
+    return noted
 
 
 def without_rich() -> None:
