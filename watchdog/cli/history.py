@@ -11,6 +11,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.moments import moment
+from watchdog.cli.numbers import FiniteRange
 from watchdog.cli.places import state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ DAY_S = 86400.0
 
 @click.command()
 @state_dir_option
-@click.option("--days", type=click.FloatRange(min=0.001, max=400), default=7.0, show_default=True, help="How far back.")
+@click.option("--days", type=FiniteRange(min=0.001, max=400), default=7.0, show_default=True, help="How far back.")
 @click.option("--observations", is_flag=True, help="Single observations instead of incidents (kept for 30 days).")
 @click.option("--severity", type=click.Choice(["info", "warn", "page"]), help="Incidents at least this severe.")
 @click.option("--verdict", type=click.Choice(["pass", "fail", "unknown"]), help="Observations with this verdict.")

@@ -6,11 +6,14 @@ import asyncio
 import json
 import os
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
+from watchdog.cli.numbers import FiniteRange
+
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from watchdog.checks.generation_report import ProbeOutcome
     from watchdog.config import ServerSettings
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--model", help="Model to ask for. Without it: the single model that /v1/models lists.")
 @click.option("--api-key-env", metavar="V", help="Name of the environment variable that holds the API key.")
 @click.option(
-    "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=0.1, max=86400), metavar="S",
+    "--timeout", "timeout_s", default=60.0, show_default=True, type=FiniteRange(min=0.1, max=86400), metavar="S",
     help="Seconds until text must have arrived, over the whole exchange.",
 )  # fmt: skip
 @click.option("--max-tokens", default=5, show_default=True, type=click.IntRange(min=1), help="How much to ask for.")
@@ -73,19 +76,29 @@ async def _probe(server: ServerSettings) -> ProbeOutcome:
 
 
 def _name_of(base_url: str) -> str:
-    try:
-        parts = urlsplit(base_url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise click.UsageError(f"BASE_URL is no valid address: {error}") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise click.UsageError("BASE_URL must start with http:// or https://, for example http://192.0.2.10:8000/v1")
-    return f"{host}:{port}" if port else host
+    parts = _web_url("BASE_URL", base_url)
+    if parts.query or parts.fragment:
+        raise click.UsageError("BASE_URL holds a ? or #, and /chat/completions is appended to it: end it with /v1")
+    return f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+
+
+def _web_url(name: str, url: str) -> SplitResult:
+    """The parts of a URL that keeps the rules of a configuration. Raises UsageError, which never quotes the URL."""
+    from watchdog.loading.servers import web_url_parts
+
+    if not url.isprintable():  # urlsplit would take line breaks out without a word
+        raise click.UsageError(f"{name} holds a line break or another character that cannot be seen")
+    parts, problem, hint = web_url_parts(url)
+    if parts is None or problem:
+        raise click.UsageError(f"{name} {problem}" + (f": {hint}" if hint else ""))
+    if parts.username is not None or parts.password is not None:
+        raise click.UsageError(f"{name} holds a user or password, and it is shown: give a key with --api-key-env")
+    return parts
 
 
 def _checked_url(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise click.UsageError("--metrics-url must start with http:// or https://")
+    if url is not None:
+        _web_url("--metrics-url", url)
     return url
 
 

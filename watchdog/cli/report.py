@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 
 from watchdog.cli import EXIT_OK
+from watchdog.cli.numbers import FiniteRange
 from watchdog.cli.places import state_dir_of, state_dir_option
 
 
 @click.command()
 @state_dir_option
-@click.option("--days", type=click.FloatRange(min=0.01, max=400), default=7.0, show_default=True, help="How far back.")
+@click.option("--days", type=FiniteRange(min=0.01, max=400), default=7.0, show_default=True, help="How far back.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/api.md).")
 @click.option(
     "--html",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK
+from watchdog.cli.numbers import FiniteRange
 from watchdog.cli.places import config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ LIMIT_S = 60.0
 @config_option
 @state_dir_option
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=LIMIT_S, show_default=True, help="Seconds."
+    "--timeout", "timeout_s", type=FiniteRange(min=1, max=86400), default=LIMIT_S, show_default=True, help="Seconds."
 )
 @click.argument("receivers", metavar="[RECEIVER]...", nargs=-1)
 def command(config_file: str | None, state_dir: str | None, timeout_s: float, receivers: tuple[str, ...]) -> int:
