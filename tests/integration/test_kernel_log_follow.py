@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import statistics
@@ -103,19 +102,21 @@ def processes(name: str, of: int) -> list[int]:
 
 
 def streams(host: RealHost) -> list[int]:
-    return [
-        pid
-        for pid in processes("journalctl", host.pid)
-        if b"-f\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        and Path(f"/proc/{pid}/comm").read_text().strip() == "journalctl"
-    ]
+    """Pids of the host's live readers; one that ends while we look is none."""
+    found = []
+    for pid in processes("journalctl", host.pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            follows = b"-f\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if follows and Path(f"/proc/{pid}/comm").read_text().strip() == "journalctl":
+                found.append(pid)
+    return found
 
 
 def signal_sessions(host: RealHost, number: signal.Signals) -> list[int]:
     """Send a signal to every process that serves a connection; returns their pids."""
     pids = [pid for session in host.sessions() for pid in (*processes("sshd", session), session)]
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # a child that ended with its parent
+        with suppress(ProcessLookupError):  # a child that ended with its parent
             os.kill(pid, number)
     return pids
 
