@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from pathlib import Path
@@ -124,6 +125,17 @@ async def test_acknowledging_stops_reminders_and_status_says_who_and_why(
         (("--for", "2h", "server=a", "server=b"), "given twice"),
         (("server=deepseek",), "--for"),
         (("--for", "2h"), "LABEL=VALUE"),
+        (("--for", "2h", "severity=pgae"), "did you mean page?"),
+        (("--for", "2h", "severity=red"), "page, warn, info"),
+        (("--for", "2h", "check=kernel"), "did you mean kernel_log?"),
+        (("--for", "2h", "kind=pcie.aer.fatel"), "did you mean pcie.aer.fatal?"),
+        (("--for", "2h", "key=generation/depseek"), "did you mean generation/deepseek?"),
+        (("--for", "2h", "key=nothing/at/all"), "no key called nothing/at/all is watched"),
+        (("--for", "2h", "receiver=phnoe"), "did you mean phone?"),
+        (("--for", "2h", "server=deepseek", "device=a\x1b[31mb"), "characters that no name here has"),
+        (("--for", "2h", "--reason", "", "server=deepseek"), "the reason is empty"),
+        (("--for", "2h", "--reason", "\u202e\x1b[31m \n", "server=deepseek"), "the reason is empty"),
+        (("--for", "2h", "--reason", "x" * 501, "server=deepseek"), "at most 500"),
     ],
 )
 async def test_a_silence_that_would_not_do_what_is_meant_is_refused(
@@ -131,9 +143,79 @@ async def test_a_silence_that_would_not_do_what_is_meant_is_refused(
 ) -> None:
     async with Station(tmp_path) as station:
         await watching(station)
+        for _ in range(3):
+            await station.fail("kernel_log/head")
+        capsys.readouterr()
         assert run("silence", "--state-dir", str(tmp_path), "--reason", "x", *arguments) == 64
         assert words in capsys.readouterr().err
         assert (await station.store.snapshot(NOW)).silences == ()
+
+
+@pytest.mark.parametrize(
+    "label", ["kind=mine.own", "receiver=mail", "device=0000:01:00.0", "key=kernel_log/head/mine.own/-", "kind=mine.*"]
+)
+async def test_a_value_that_may_still_turn_up_is_taken_and_the_doubt_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str
+) -> None:
+    async with Station(tmp_path) as station:
+        await watching(station)
+        assert run("silence", "--state-dir", str(tmp_path), "--for", "1h", "--reason", "x", label) == 0
+        assert f"nothing with {label} was seen so far" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("label", ["kind=pcie.aer.fatal", "kind=pcie.*", "kind=host.rebooted", "key=generation/*"])
+async def test_a_known_value_is_taken_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str
+) -> None:
+    async with Station(tmp_path) as station:
+        await watching(station)
+        assert run("silence", "--state-dir", str(tmp_path), "--for", "1h", "--reason", "x", label) == 0
+        assert capsys.readouterr().err == ""
+
+
+HOSTILE = "swap\nsilence forged\x1b[31m red \u202etxet"
+
+
+async def test_what_people_write_cannot_act_on_a_terminal_nor_forge_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ada\x1b[2J")
+    async with Station(tmp_path) as station:
+        await watching(station)
+        for _ in range(3):
+            await station.fail()
+        incident = station.sinks["phone"].accepted[0][0].incident_id
+        where = ("--state-dir", str(tmp_path))
+        assert run("silence", *where, "--for", "2h", "--reason", HOSTILE, "host=head") == 0
+        assert run("ack", *where, "--reason", HOSTILE, incident) == 0
+        with sqlite3.connect(tmp_path / "state.db") as database:
+            kept = [*database.execute("SELECT reason, author FROM silences UNION ALL SELECT reason, author FROM "
+                                      "acknowledgements")]  # fmt: skip
+        assert kept == [("swap silence forged red txet", "ada")] * 2
+        database.close()
+
+
+async def test_what_an_older_version_let_in_is_cleaned_when_it_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        await watching(station)
+        for _ in range(3):
+            await station.fail()
+        incident = station.sinks["phone"].accepted[0][0].incident_id
+        with sqlite3.connect(tmp_path / "state.db") as database:
+            database.execute(
+                "INSERT INTO silences VALUES ('s1', ?, ?, ?, ?, ?)",
+                (json.dumps({"server": HOSTILE}), NOW, NOW + 60, HOSTILE, HOSTILE),
+            )
+            database.execute("INSERT INTO acknowledgements VALUES (?, ?, ?, ?)", (incident, NOW, HOSTILE, HOSTILE))
+        database.close()
+        capsys.readouterr()
+        run("status", "--state-dir", str(tmp_path))
+        shown = capsys.readouterr().out
+        assert not {"\x1b", "\u202e"} & set(shown)
+        assert not [line for line in shown.splitlines() if line.startswith("silence forged")]
+        assert shown.count("swap silence forged red txet") == 5
 
 
 async def test_a_silence_without_any_watchdog_here_is_refused(

@@ -13,19 +13,17 @@ import click
 from watchdog.cli import EXIT_OK
 from watchdog.cli.moments import moment
 from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.strangers import doubts
 from watchdog.overview.status import matcher_words, silence_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from watchdog.model import Silence
-    from watchdog.store import Reader
 
 LONGEST_S = 30 * 86400.0
 """A silence that nobody remembers must not last: after this it has to be renewed."""
 SHORTEST_S = 1.0
-NAMED_BY = {"server": ("generation/",), "host": ("kernel_log/",)}
-"""Label → how the keys begin that its values are known from."""
 
 
 @click.command()
@@ -42,7 +40,8 @@ def command(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
     """Say nothing new about what matches, for a while.
 
     Every LABEL=VALUE must fit. Labels: server, host (also covers what runs on it), kind, device, receiver, check
-    (generation, kernel_log, self), key, severity. A VALUE that ends in * fits a beginning: quote it for your shell.
+    (generation, kernel_log, vitals, self), key, severity (page, warn, info). A VALUE that ends in * fits a beginning:
+    quote it for your shell. A VALUE that is no known name is refused, or named as a doubt where it may still turn up.
 
     Probing goes on. What was told before is still told to be over, reminders stop, and when the silence ends you hear
     only about what is wrong then and was not told yet.
@@ -55,10 +54,11 @@ def command(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
     lasts_s = duration_of(lasts)
     directory = state_dir_of(state_dir)
     with Reader.open(directory) as reader:
-        refuse_strangers(reader, matcher)
-    silence = _made(matcher, lasts_s, reason)
+        unsure = doubts(reader, matcher)
+    for doubt in unsure:
+        click.echo(f"note: {doubt}", err=True)
     with Requests.open(directory) as requests:
-        requests.add_silence(silence)
+        silence = requests.add_silence(_made(matcher, lasts_s, reason))
     click.echo(json.dumps(silence_json(silence)) if as_json else _words(silence))
     return EXIT_OK
 
@@ -96,23 +96,6 @@ def duration_of(text: str) -> float:
     if not SHORTEST_S <= lasts_s <= LONGEST_S:
         raise click.UsageError(f"--for: {text} is out of range; a silence lasts from 1s to 30d, and can be renewed")
     return lasts_s
-
-
-def refuse_strangers(reader: Reader, matcher: Mapping[str, str]) -> None:
-    """Raise click.UsageError if a server or host is named that the daemon does not watch: it would silence nothing."""
-    from watchdog.store import PLAN
-
-    checks = reader.memory(PLAN) or {}
-    for label, beginnings in NAMED_BY.items():
-        wanted = matcher.get(label)
-        known = sorted(key.partition("/")[2] for key in checks if key.startswith(beginnings))
-        if wanted is None or not checks:
-            continue
-        begins = wanted.removesuffix("*")
-        if not any(name.startswith(begins) if wanted.endswith("*") else name == wanted for name in known):
-            near = difflib.get_close_matches(wanted, known, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-            raise click.UsageError(f"no {label} called {wanted} is watched; {meant}")
 
 
 def _made(matcher: Mapping[str, str], lasts_s: float, reason: str) -> Silence:

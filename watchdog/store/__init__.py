@@ -308,9 +308,9 @@ class Requests:
         if isinstance(error, sqlite3.Error) and self._path is not None:
             raise files.told(error, self._path) from error
 
-    def add_silence(self, silence: Silence) -> None:
-        """Start or replace a silence."""
-        requests.add_silence(self._db, silence)
+    def add_silence(self, silence: Silence) -> Silence:
+        """Start or replace a silence; returns it as it is kept."""
+        return requests.add_silence(self._db, silence)
 
     def end_silence(self, silence_id: str, now: float) -> None:
         """End a silence now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from watchdog.message import clean_line
 from watchdog.model import (
     Cause,
     Confidence,
@@ -160,5 +161,10 @@ def silence_from_row(row: tuple[Any, ...]) -> Silence:
     """The silence of one row of `silences`, all columns in order."""
     name, matcher, starts_at, ends_at, reason, author = row
     return Silence(
-        id=name, matcher=json.loads(matcher), starts_at=starts_at, ends_at=ends_at, reason=reason, author=author
+        id=name,
+        matcher={label: clean_line(value) for label, value in json.loads(matcher).items()},
+        starts_at=starts_at,
+        ends_at=ends_at,
+        reason=clean_line(reason),
+        author=clean_line(author),
     )

@@ -74,6 +74,11 @@ class Reader:
         """Every key that was ever observed, by name."""
         return tuple(row[0] for row in self._db.execute("SELECT key FROM keys ORDER BY key"))
 
+    def receivers(self) -> tuple[str, ...]:
+        """Every receiver that ever took or refused a message, or has one waiting, by name."""
+        found = self._db.execute("SELECT name FROM receivers UNION SELECT receiver FROM outbox ORDER BY 1")
+        return tuple(row[0] for row in found)
+
     def blind_windows(self, since_at: float) -> tuple[BlindWindow, ...]:
         """Times without sight that were not over at `since_at`, oldest first."""
         return reads.blind_windows(self._db, since_at)

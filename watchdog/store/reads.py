@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from watchdog.message import clean_line
 from watchdog.model import (
     DeliveryState,
     Incident,
@@ -152,7 +153,7 @@ def acknowledgements(connection: sqlite3.Connection) -> dict[str, float]:
 def acknowledged(connection: sqlite3.Connection) -> dict[str, Acknowledged]:
     """Who acknowledged which incident, by incident id."""
     rows = connection.execute("SELECT incident, at, reason, author FROM acknowledgements")
-    return {incident: Acknowledged(at, reason, author) for incident, at, reason, author in rows}
+    return {incident: Acknowledged(at, clean_line(reason), clean_line(author)) for incident, at, reason, author in rows}
 
 
 def last_point(connection: sqlite3.Connection, key: str) -> Point | None:

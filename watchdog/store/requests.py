@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import replace
 
 from watchdog.errors import StoreError
+from watchdog.message import clean_line
 from watchdog.model import Silence
 from watchdog.store import reads
 from watchdog.store.codec import dump
+from watchdog.store.spoken import author_of, reason_of
 from watchdog.store.writes import Queued, enqueue
 
 
-def add_silence(connection: sqlite3.Connection, silence: Silence) -> None:
-    """Start or replace a silence. Raises `StoreError` if it has no end after its start, or matches nothing."""
+def add_silence(connection: sqlite3.Connection, silence: Silence) -> Silence:
+    """Start or replace a silence; returns it as it is kept.
+
+    Raises `StoreError` if it has no end after its start, matches nothing, or gives no reason.
+    """
     if not silence.ends_at > silence.starts_at:
         raise StoreError("a silence needs an end after its start")
     if not silence.matcher:
         raise StoreError("a silence needs at least one label to match, for example server=NAME")
+    for label, value in silence.matcher.items():
+        if clean_line(value) != value:
+            raise StoreError(f"the value of {label} holds characters that no name here has: {clean_line(value)}")
+    kept = replace(silence, reason=reason_of(silence.reason), author=author_of(silence.author))
     connection.execute(
         "INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?)",
-        (silence.id, dump(dict(silence.matcher)), silence.starts_at, silence.ends_at, silence.reason, silence.author),
+        (kept.id, dump(dict(kept.matcher)), kept.starts_at, kept.ends_at, kept.reason, kept.author),
     )
+    return kept
 
 
 def end_silence(connection: sqlite3.Connection, silence_id: str, now: float) -> None:
@@ -34,12 +45,13 @@ def end_silence(connection: sqlite3.Connection, silence_id: str, now: float) -> 
 
 
 def acknowledge(connection: sqlite3.Connection, incident_id: str, now: float, reason: str, author: str) -> None:
-    """Stop the reminders of an open incident until it ends. Raises `StoreError` if it is not open."""
+    """Stop the reminders of an open incident until it ends. Raises `StoreError` if it is not open, or for no reason."""
     found = reads.incident(connection, incident_id)
     if found is None or found.closed_at is not None:
         raise StoreError(f"no open incident {incident_id}; `inference-watchdog status` lists them")
     connection.execute(
-        "INSERT OR REPLACE INTO acknowledgements VALUES (?, ?, ?, ?)", (incident_id, now, reason, author)
+        "INSERT OR REPLACE INTO acknowledgements VALUES (?, ?, ?, ?)",
+        (incident_id, now, reason_of(reason), author_of(author)),
     )
 
 
