@@ -72,6 +72,9 @@ async def test_an_existing_configuration_is_left_alone_unless_forced(tmp_path: P
     assert "http://127.0.0.1:1/v1" in config.read_text()
 
 
+GOOD = ("--url", "127.0.0.1:1", "--receiver", "json://127.0.0.1:9/x")
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -81,6 +84,12 @@ async def test_an_existing_configuration_is_left_alone_unless_forced(tmp_path: P
         (("--url", "127.0.0.1:1", "--receiver", "jsom://h/x"), "did you mean `json://`"),
         (("--url", "127.0.0.1:1", "--receiver-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL is not set"),
         (("--url", "127.0.0.1:1", "--api-key-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL is not set"),
+        ((*GOOD, "--host", "-oProxyCommand=x@y"), "-oProxyCommand is no name"),
+        ((*GOOD, "--host", "m@a", "--host", "m@a"), "two hosts have the same name"),
+        ((*GOOD, "--host", "m@a", "--identity", __file__), "key"),
+        ((*GOOD, "--host", "m@a", "--url", "ftp://x"), "no address of a server"),
+        ((*GOOD, "--model", ""), "--model"),
+        ((*GOOD, "--receiver-env", "HOME"), "both given"),
     ],
 )
 async def test_what_cannot_be_right_stops_before_anything_is_written(
@@ -89,7 +98,8 @@ async def test_what_cannot_be_right_stops_before_anything_is_written(
     status, said = await init(tmp_path, *flags, "--yes")
     assert status == 64, said
     assert words in said
-    assert not (tmp_path / "config.yaml").exists()
+    assert list(tmp_path.iterdir()) == [], "something was made before the flags were read"
+    assert "Server" not in said.splitlines()
 
 
 async def test_without_yes_and_without_a_terminal_nothing_is_agreed_to(tmp_path: Path) -> None:

@@ -118,3 +118,18 @@ def test_loaded_models_are_read_per_kind_of_server() -> None:
         "/api/v0/models", {"data": [{"id": "a", "state": "loaded"}, {"id": "b", "state": "not-loaded"}]}
     ) == ("a",)
     assert loaded_models("/api/ps", {"choices": []}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "payload"),
+    [
+        ("/api/v0/models", {"object": "list", "data": [{"id": "a", "object": "model", "owned_by": "vllm"}]}),
+        ("/api/v0/models", {"object": "list", "data": []}),
+        ("/api/v0/models", {"data": [{"id": "a", "state": None}]}),
+        ("/api/ps", {"object": "list", "models": [{"id": "a"}], "data": [{"id": "a"}]}),
+        ("/running", {"running": ["a"]}),
+    ],
+)
+def test_a_plain_list_of_models_says_nothing_about_memory(path: str, payload: object) -> None:
+    """A gateway that answers any path with its models is no on-demand server."""
+    assert loaded_models(path, payload) is None

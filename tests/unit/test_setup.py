@@ -39,7 +39,10 @@ def test_an_address_is_completed(typed: str, url: str) -> None:
     assert usable_url(typed) == url
 
 
-@pytest.mark.parametrize("typed", ["", "ftp://192.0.2.10", "http://", "http://[::1", "http://a:99999"])
+@pytest.mark.parametrize(
+    "typed",
+    ["", "ftp://192.0.2.10", "http://", "http://[::1", "http://a:99999", "http://-x/v1", "a b:1", "http://a_-..b/"],
+)
 def test_what_is_no_address_is_refused_with_an_example(typed: str) -> None:
     with pytest.raises(WatchdogError, match="http://192"):
         usable_url(typed)
@@ -62,6 +65,15 @@ def test_a_host_is_taken_apart(typed: str, name: str, user: str, address: str, p
 @pytest.mark.parametrize("typed", ["192.0.2.10", "a b@c", "m@", "m@h:0", "m@h:99999", "m@-x y", "=m@h"])
 def test_what_is_no_host_is_refused(typed: str) -> None:
     with pytest.raises(WatchdogError, match="write it like"):
+        parse_host(typed, ACCESS)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["-oProxyCommand=x@y", "-l@h", "n=-oProxyCommand@h", "m@-oProxyCommand", ".n=m@h", "_n=m@h", f"{'n' * 65}=m@h"],
+)
+def test_what_a_command_could_take_for_an_option_is_refused(typed: str) -> None:
+    with pytest.raises(WatchdogError, match="is no"):
         parse_host(typed, ACCESS)
 
 

@@ -109,6 +109,7 @@ class _Init:
 
     def run(self) -> int:
         self._may_write()
+        self._check_flags()
         servers = self._servers()
         hosts, key = self._hosts()
         url = self._receiver()
@@ -129,15 +130,30 @@ class _Init:
         else:
             self._replace = True
 
+    def _check_flags(self) -> None:
+        """All that was said on the command line is usable, before a server is asked and a file is made.
+
+        Raises click.UsageError or WatchdogError.
+        """
+        from watchdog.message import clean_line
+        from watchdog.setup import host, receiver, server
+
+        flags, unattended = self._flags, self._talk.unattended
+        if not flags.urls and unattended:
+            raise click.UsageError("--url is needed: the base URL of the server, like http://192.0.2.10:8000/v1")
+        for url in flags.urls:
+            server.usable_url(url)
+        if flags.model is not None and (not flags.model or clean_line(flags.model) != flags.model):
+            raise click.UsageError("--model: that is no name of a model")
+        self._api_key()
+        host.check_hosts(flags.hosts, flags.identity)
+        receiver.check(flags.receiver, flags.receiver_env, self._receiver_value(), unattended=unattended)
+
     def _servers(self) -> list[NewServer]:
         from watchdog.setup import server
 
         self._talk.heading("Server")
-        urls = list(self._flags.urls)
-        if not urls:
-            if self._talk.unattended:
-                raise click.UsageError("--url is needed: the base URL of the server, like http://192.0.2.10:8000/v1")
-            urls = [self._asked_url()]
+        urls = list(self._flags.urls) or [self._asked_url()]
         found: list[NewServer] = []
         for url in urls:
             new = server.find(
@@ -188,13 +204,12 @@ class _Init:
         if not texts:
             self._talk.note("No kernel log is read. Run this again when you want the machines watched too.")
             return [], ""
+        host.check_hosts(texts, self._flags.identity)
         key, public = host.own_key(self._talk, self._places, self._flags.identity)
         known = self._places.known_hosts
         elsewhere = (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
         access = host.Access(key, public, known, elsewhere, min(10.0, self._flags.timeout_s))
         hosts = [host.parse_host(text, access) for text in texts]
-        if len({one.name for one in hosts}) < len(hosts):
-            raise click.UsageError("two hosts have the same name; write NAME=USER@ADDRESS")
         if self._flags.no_ssh:
             host.offer_lines(hosts[0].user, public, self._talk)
         else:
@@ -232,9 +247,11 @@ class _Init:
         from watchdog.setup import receiver
 
         self._talk.heading("Receiver")
+        return receiver.find(self._flags.receiver, self._flags.receiver_env, self._receiver_value(), self._talk)
+
+    def _receiver_value(self) -> str | None:
         variable = self._flags.receiver_env
-        value = os.environ.get(variable, "").strip() if variable else None
-        return receiver.find(self._flags.receiver, variable, value, self._talk)
+        return os.environ.get(variable, "").strip() if variable else None
 
     def _write(self, servers: Sequence[NewServer], hosts: Sequence[HostSettings], key: str, url: Secret) -> Config:
         from watchdog.loading import load

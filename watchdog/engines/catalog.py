@@ -18,21 +18,33 @@ def served_models(payload: Json) -> tuple[str, ...] | None:
 
 
 def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:
-    """Names of the models in memory according to the reply of one of `LOOK_PATHS`; None if it does not say."""
+    """Names of the models in memory according to the reply of one of `LOOK_PATHS`; None if it does not say.
+
+    A server that answers every path, or lists its models in OpenAI's form there, says nothing about its memory: only
+    entries with the field that tells of it count (LM Studio's `state`; a name with Ollama and llama-swap).
+    """
     if not isinstance(payload, dict):
         return None
     key = {"/api/ps": "models", "/running": "running", "/api/v0/models": "data"}[path]
     entries = payload.get(key)
     if not isinstance(entries, list):
         return None
+    telling = ("state",) if path == "/api/v0/models" else ("model", "name")
+    told = [entry for entry in entries if isinstance(entry, dict) and any(_is_text(entry.get(one)) for one in telling)]
+    if not told and (entries or path == "/api/v0/models"):
+        return None
     names = []
-    for entry in entries:
-        if not isinstance(entry, dict) or entry.get("state", "loaded") not in ("loaded", "ready"):
+    for entry in told:
+        if entry.get("state", "loaded") not in ("loaded", "ready"):
             continue
         name = entry.get("model") or entry.get("name") or entry.get("id")
         if isinstance(name, str) and name:
             names.append(name)
     return tuple(names)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def same_model(asked: str, listed: str) -> bool:

@@ -12,6 +12,8 @@ from watchdog.checks.host_examination import SAMPLE_LINES, Examined, examine
 from watchdog.clock import SystemClock
 from watchdog.config import HostSettings
 from watchdog.errors import WatchdogError
+from watchdog.loading.hosts import USER, is_host
+from watchdog.loading.names import NAME
 from watchdog.setup.places import PRIVATE, PUBLIC, Places, append_line, read, write
 from watchdog.setup.talk import Talk
 from watchdog.ssh import HostError, Reason
@@ -49,6 +51,12 @@ def parse_host(text: str, access: Access) -> HostSettings:
     if found is None or not 0 < port < 65536:
         raise WatchdogError(f"{text} is no host; write it like monitor@192.0.2.10 or head=monitor@192.0.2.10:22")
     address = found["address"].strip("[]")
+    if not is_host(address):
+        raise WatchdogError(f"{text}: {address} is no address; write an IP address or a host name, like 192.0.2.10")
+    if USER.fullmatch(found["user"]) is None:
+        raise WatchdogError(f"{text}: {found['user']} is no user name; write it like monitor@192.0.2.10")
+    if found["name"] and NAME.fullmatch(found["name"]) is None:
+        raise WatchdogError(f"{text}: {found['name']} is no name; it begins with a letter or digit, like head")
     first = address.partition(".")[0]
     name = found["name"] or (first if not first.isdigit() and ":" not in address else re.sub(r"[^\w.-]", "-", address))
     return HostSettings(
@@ -59,6 +67,19 @@ def parse_host(text: str, access: Access) -> HostSettings:
         identity_file=str(access.key),
         known_hosts=str(access.known_hosts),
     )
+
+
+def check_hosts(texts: Sequence[str], identity: str | None) -> None:
+    """What can be said of the flags before anything is touched: hosts, their names, a key that is there already.
+
+    Raises WatchdogError in plain words.
+    """
+    nowhere = Access(Path(), "", Path())
+    names = [parse_host(text, nowhere).name for text in texts]
+    if len(set(names)) < len(names):
+        raise WatchdogError("two hosts have the same name; write NAME=USER@ADDRESS")
+    if identity is not None and Path(identity).expanduser().exists():
+        public_line(Path(identity).expanduser())
 
 
 def own_key(talk: Talk, places: Places, given: str | None) -> tuple[Path, str]:

@@ -23,18 +23,29 @@ class NewReceiver:
     url: Secret
 
 
+def check(given: str | None, variable: str | None, value: str | None, *, unattended: bool) -> None:
+    """What can be said of the flags before anything is touched. Raises WatchdogError in plain words."""
+    if given and variable:
+        raise WatchdogError("--receiver and --receiver-env are both given; one of them says where alerts go")
+    if variable and not value:
+        raise WatchdogError(f"the environment variable {variable} is not set or empty")
+    url = given or value
+    if not url and unattended:
+        raise WatchdogError(f"--receiver is needed: any apprise URL, for example {EXAMPLE}")
+    problem = url_problem(url) if url and unattended else None
+    if problem:
+        raise WatchdogError(f"receiver: {problem}; see https://appriseit.com/services/")
+
+
 def find(given: str | None, variable: str | None, value: str | None, talk: Talk) -> Secret:
     """A receiver's URL that apprise takes: from the flag, from the environment `variable` (its `value`), or asked for.
 
     Raises WatchdogError when nobody can be asked for a better one.
     """
+    check(given, variable, value, unattended=talk.unattended)
     url = given or value
-    if variable and not value:
-        raise WatchdogError(f"the environment variable {variable} is not set or empty")
     while True:
         if not url:
-            if talk.unattended:
-                raise WatchdogError(f"--receiver is needed: any apprise URL, for example {EXAMPLE}")
             talk.note(f"Any apprise URL, for example {EXAMPLE}")
             url = talk.ask("Where do alerts go")
             if not url:
@@ -43,8 +54,6 @@ def find(given: str | None, variable: str | None, value: str | None, talk: Talk)
         if problem is None:
             talk.well("apprise accepts this receiver's address. Only a message that arrives proves it.")
             return Secret(url)
-        if talk.unattended:
-            raise WatchdogError(f"receiver: {problem}; see https://appriseit.com/services/")
         talk.problem(problem, "Correct the address; https://appriseit.com/services/ shows its form.", about="receiver")
         url = ""
 

@@ -15,6 +15,8 @@ from watchdog.clock import SystemClock
 from watchdog.completion.reason import Reason
 from watchdog.config import ProbeSettings, Secret, ServerSettings
 from watchdog.errors import WatchdogError
+from watchdog.loading.hosts import is_host
+from watchdog.loading.servers import web_url_parts
 from watchdog.model import Verdict
 from watchdog.setup.talk import Talk
 
@@ -43,13 +45,10 @@ def usable_url(text: str) -> str:
     if "://" not in url:
         url = f"http://{url}"
     url = url.rstrip("/").removesuffix("/chat/completions")
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise WatchdogError(f"{text} is no address of a server; write it like http://192.0.2.10:8000/v1")
+    parts, problem, _ = web_url_parts(url)
+    if parts is None or not is_host((parts.hostname or "").partition("%")[0]):
+        why = f" ({problem})" if problem else ""
+        raise WatchdogError(f"{text} is no address of a server{why}; write it like http://192.0.2.10:8000/v1")
     return urlunsplit(parts)
 
 
