@@ -63,3 +63,22 @@ def test_no_receivers_need_no_process() -> None:
         print(judge.judge_apart([])())
     """
     assert run(program) == "[]\n"
+
+
+def test_a_working_directory_that_is_gone_judges_and_sends_as_ever(tmp_path: Path) -> None:
+    """In a process of its own, and here: apprise asks for the working directory when it is imported."""
+    program = """
+        import os, sys
+        sys.path.insert(0, sys.argv[2])
+        gone = sys.argv[1]
+        os.mkdir(gone)
+        os.chdir(gone)
+        os.rmdir(gone)
+        from watchdog.loading.judge import judge_apart
+        print(judge_apart(["json://127.0.0.1/"])(), "apprise" in sys.modules)
+        from watchdog.notify.apprise_receiver import open_service
+        print(len(open_service("json://127.0.0.1/")))
+        from watchdog.notify import url_problem
+        print(url_problem("json://127.0.0.1/"))
+    """
+    assert run(program, str(tmp_path / "gone"), str(ROOT)) == "[None] False\n1\nNone\n"

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,29 +18,13 @@ from watchdog.cli import EXIT_OK, EXIT_WARNING
 
 if TYPE_CHECKING:
     from watchdog.config import Config, HostSettings, Secret
+    from watchdog.setup.flags import Flags
     from watchdog.setup.places import Places
     from watchdog.setup.receiver import NewReceiver
     from watchdog.setup.server import NewServer
     from watchdog.setup.talk import Talk
 
 TEST_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line said."""
-
-    urls: tuple[str, ...]
-    model: str | None
-    api_key_env: str | None
-    hosts: tuple[str, ...]
-    identity: str | None
-    no_ssh: bool
-    receiver: str | None
-    receiver_env: str | None
-    no_test: bool
-    force: bool
-    timeout_s: float
 
 
 @click.command(
@@ -80,6 +64,7 @@ def command(output: str | None, yes: bool, **flags: object) -> int:
     Exit code: 0 all works, 1 written, but something is left to do, 64 nothing could be written.
     """
     from watchdog.cli.unit_files import SYSTEM_CONFIG
+    from watchdog.setup.flags import Flags
     from watchdog.setup.places import Places
     from watchdog.setup.talk import Talk
 
@@ -109,7 +94,7 @@ class _Init:
 
     def run(self) -> int:
         self._may_write()
-        self._check_flags()
+        self._flags.check(unattended=self._talk.unattended)
         servers = self._servers()
         hosts, key = self._hosts()
         url = self._receiver()
@@ -130,25 +115,6 @@ class _Init:
         else:
             self._replace = True
 
-    def _check_flags(self) -> None:
-        """All that was said on the command line is usable, before a server is asked and a file is made.
-
-        Raises click.UsageError or WatchdogError.
-        """
-        from watchdog.message import clean_line
-        from watchdog.setup import host, receiver, server
-
-        flags, unattended = self._flags, self._talk.unattended
-        if not flags.urls and unattended:
-            raise click.UsageError("--url is needed: the base URL of the server, like http://192.0.2.10:8000/v1")
-        for url in flags.urls:
-            server.usable_url(url)
-        if flags.model is not None and (not flags.model or clean_line(flags.model) != flags.model):
-            raise click.UsageError("--model: that is no name of a model")
-        self._api_key()
-        host.check_hosts(flags.hosts, flags.identity)
-        receiver.check(flags.receiver, flags.receiver_env, self._receiver_value(), unattended=unattended)
-
     def _servers(self) -> list[NewServer]:
         from watchdog.setup import server
 
@@ -159,7 +125,7 @@ class _Init:
             new = server.find(
                 server.usable_url(url),
                 self._flags.model,
-                self._api_key(),
+                self._flags.api_key(),
                 self._talk,
                 self._keep_key,
                 self._flags.timeout_s,
@@ -176,17 +142,6 @@ class _Init:
                 return usable_url(self._talk.ask("Base URL of your LLM server", "http://127.0.0.1:8000/v1"))
             except WatchdogError as error:
                 self._talk.note(str(error))
-
-    def _api_key(self) -> tuple[Secret, str] | None:
-        from watchdog.config import Secret
-
-        variable = self._flags.api_key_env
-        if variable is None:
-            return None
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            raise click.UsageError(f"--api-key-env: the environment variable {variable} is not set or empty")
-        return Secret(value), f"${{env:{variable}}}"
 
     def _keep_key(self, name: str, key: str) -> str:
         from watchdog.setup.receiver import keep_secret
@@ -247,11 +202,7 @@ class _Init:
         from watchdog.setup import receiver
 
         self._talk.heading("Receiver")
-        return receiver.find(self._flags.receiver, self._flags.receiver_env, self._receiver_value(), self._talk)
-
-    def _receiver_value(self) -> str | None:
-        variable = self._flags.receiver_env
-        return os.environ.get(variable, "").strip() if variable else None
+        return receiver.find(self._flags.receiver, self._flags.receiver_env, self._flags.receiver_value(), self._talk)
 
     def _write(self, servers: Sequence[NewServer], hosts: Sequence[HostSettings], key: str, url: Secret) -> Config:
         from watchdog.loading import load

@@ -41,15 +41,25 @@ def judge_apart(urls: Sequence[str]) -> Callable[[], Answers]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            cwd="/",  # our own may be gone (a removed folder), which breaks apprise's import
         )
     except OSError:  # no room for one more process
         return lambda: _judge_here(urls)
-    question = json.dumps({"path": sys.path, "file": str(URLS), "urls": list(urls)})
+    question = json.dumps({"path": _absolute(sys.path), "file": str(URLS), "urls": list(urls)})
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):  # a child that ended early has no answer, which is noticed below
             process.stdin.write(question)
             process.stdin.flush()
     return lambda: _collect(process, urls)
+
+
+def _absolute(entries: Sequence[str]) -> list[str]:
+    """Where modules are looked for, as it reads from another folder; "" is ours, and may be gone."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return [entry for entry in entries if Path(entry).is_absolute()]
+    return [str(here / entry) for entry in entries]
 
 
 def _collect(process: subprocess.Popen[str], urls: Sequence[str]) -> Answers:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor, clean_line
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
-from watchdog.notify.urls import hush
+from watchdog.notify.urls import hush, stand_somewhere
 
 if TYPE_CHECKING:
     import apprise
@@ -137,6 +137,7 @@ def open_service(url: str) -> apprise.Apprise:
     Raises `ValueError` (without the URL) if apprise does not accept it.
     """
     hush()
+    stand_somewhere()
     import apprise  # noqa: PLC0415 - see above
 
     # Without a limit of its own apprise sends on the calling thread, which is ours.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +31,14 @@ def hush() -> None:
             logger.addHandler(logging.NullHandler())
 
 
+def stand_somewhere() -> None:
+    """Go to / if our working directory is gone: apprise asks for it when it is imported. Nothing relative is lost."""
+    try:
+        Path.cwd()
+    except OSError:
+        os.chdir("/")
+
+
 def url_problem(url: str) -> str | None:
     """What is wrong with an apprise URL, or None if it can be used. For checking a configuration.
 
@@ -39,6 +49,7 @@ def url_problem(url: str) -> str | None:
     if not found:
         return "not a URL: it must begin with a service such as `tgram://`, `mailtos://` or `ntfys://`"
     hush()
+    stand_somewhere()
     import apprise  # noqa: PLC0415 - only for who checks a receiver
 
     scheme = found.group(1).lower()
