@@ -19,4 +19,4 @@ def check_heartbeat(root: Record, problems: Problems) -> None:
         _, problem, _ = web_url_parts(url.reveal())
         if problem:
             problems.error(heartbeat.at("url"), problem, "write it like https://hc-ping.com/your-uuid")
-    check_schedule(heartbeat, "it is sent", problems)
+    check_schedule(heartbeat, "it is sent", problems, why="one heartbeat is over before the next is sent")

@@ -9,8 +9,11 @@ from watchdog.loading.scalars import written_duration
 SHORT_INTERVAL_S = 10.0
 
 
-def check_schedule(section: Record, effect: str, problems: Problems) -> None:
-    """`timeout` within `interval`, as runs of one check never overlap; a short interval is said, not refused.
+NO_OVERLAP = "runs of one check never overlap"
+
+
+def check_schedule(section: Record, effect: str, problems: Problems, *, why: str = NO_OVERLAP) -> None:
+    """`timeout` within `interval`, and `why`; a short interval is said, not refused.
 
     `effect` begins the sentence about a default timeout that outlasts a short interval.
     """
@@ -20,7 +23,7 @@ def check_schedule(section: Record, effect: str, problems: Problems) -> None:
     every, within = written_duration(interval_s), written_duration(timeout_s)
     if timeout_s > interval_s:
         if section.given("timeout_s"):
-            problem = f"timeout {within} is longer than interval {every}, and runs of one check never overlap"
+            problem = f"timeout {within} is longer than interval {every}, and {why}"
             problems.error(section.at("timeout_s"), problem, f"use at most {every}, or a longer interval")
         else:
             problem = f"the default timeout {within} is longer than interval {every}: {effect} only every {within}"
