@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.journals import Journal
-from tests.support.nspawn import Container
-from tests.support.packages import ROOT
+from tests.support.nspawn import CHECKOUT, PYTHON, Container
 from tests.support.sshd import free_port, make_key
 from watchdog.demo.hosts import BOOT_LINES, USER
 
@@ -40,7 +38,7 @@ class Installed:
         said = self.install(deb)
         self.inside.run("mkdir", "-p", RIG)
         self.inside.start(
-            *("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.container_rig", RIG),
+            *("env", f"PYTHONPATH={CHECKOUT}", PYTHON, "-m", "tests.support.container_rig", RIG),
             log=self.directory / "rig.log",
         )
         self._start_sshd()

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,8 +30,11 @@ rm -rf "$1/tree/var/log/journal" "$1/tree/opt/inference-watchdog" "$1/tree/etc/i
 printf '%s\\n' "$2" >"$1/tree/etc/machine-id"
 printf '%s' "$3" >"$1/tree/etc/systemd/system/lab.target"
 exec systemd-nspawn --quiet --directory="$1/tree" --register=no --keep-unit --private-network --boot \
+    --bind-ro="$4:/srv/checkout" --bind-ro="$5:/srv/venv" \
     --console=pipe --kill-signal=SIGKILL -- --unit=lab.target
 """
+CHECKOUT, PYTHON = "/srv/checkout", "/srv/venv/bin/python"
+"""Where the container sees our checkout and our interpreter, wherever they are out here (its own /tmp is empty)."""
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 
 
@@ -44,7 +48,7 @@ class Container:
         self._started: list[subprocess.Popen[bytes]] = []
         (directory / "mounts").mkdir()
         words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _SCRIPT, "sh"]
-        words += [str(directory / "mounts"), self.machine_id, _TARGET]
+        words += [str(directory / "mounts"), self.machine_id, _TARGET, str(Path(__file__).parents[2]), sys.prefix]
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
         self.leader = self._wait_for_leader()
