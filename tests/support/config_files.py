@@ -29,7 +29,7 @@ _FILES: dict[str, tuple[bytes, int]] = {
     "id_ed25519.pub": (PUBLIC_KEY.encode(), 0o600),
     "id_ed25519.passphrase": (b"passphrase of the key\n", 0o600),
     "id_ed25519.world-readable": (PRIVATE_KEY.encode(), 0o644),
-    "known_hosts": (b"192.0.2.10 " + PUBLIC_KEY.encode(), 0o644),
+    "known_hosts": (b"192.0.2.10,192.0.2.11 " + PUBLIC_KEY.encode(), 0o644),
     "web.token": (b"s3cr3t-token-of-the-page\n", 0o600),
     "ca.pem": (b"-----BEGIN CERTIFICATE-----\n", 0o644),
     "secret.good": (b"s3cr3t-in-a-file\n", 0o600),

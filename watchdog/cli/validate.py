@@ -33,9 +33,10 @@ def command(config_file: str | None, as_json: bool) -> int:
     /etc/inference-watchdog/config.yaml. Exit code 0 = good (warnings are allowed), 64 = must not be started with.
     """
     from watchdog.loading import load, locate
+    from watchdog.ssh.own_key import opens
 
     try:
-        loaded = load(locate(config_file))
+        loaded = load(locate(config_file), opens=opens)
     except ConfigError as error:
         if as_json:
             errors = [problem_json(one) for one in error.problems]

@@ -21,7 +21,7 @@ from watchdog.loading.building import Builder
 from watchdog.loading.document import MAX_BYTES, DocumentError, Mark, Node, read_document
 from watchdog.loading.files import absolute
 from watchdog.loading.heartbeat import check_heartbeat
-from watchdog.loading.hosts import check_hosts
+from watchdog.loading.hosts import Opens, check_hosts
 from watchdog.loading.judge import Judge, judge_apart
 from watchdog.loading.kernel_rules import check_kernel_rules
 from watchdog.loading.maintenance import check_maintenance
@@ -75,11 +75,13 @@ def load(
     environ: Mapping[str, str] = os.environ,
     judge: Judge = judge_apart,
     meanwhile: Callable[[], None] | None = None,
+    opens: Opens | None = None,
 ) -> Loaded:
     """Read the configuration file at `path`; raises ConfigError with all its problems in file order.
 
     `environ` is where `${env:…}` is looked up; `judge` judges receiver URLs (by default apprise does, in a process of
     its own, which takes 0.4 s). `meanwhile` is called while that goes on: a place for what the caller has to import.
+    `opens` tries passphrases of SSH keys; without it that is left to the first connection.
     """
     path = Path(path)
     try:
@@ -87,7 +89,7 @@ def load(
     except SourceError as fault:
         problem, hint = fault.problem, fault.hint
     else:
-        return read(data, str(path), mode=mode, environ=environ, judge=judge, meanwhile=meanwhile)
+        return read(data, str(path), mode=mode, environ=environ, judge=judge, meanwhile=meanwhile, opens=opens)
     raise ConfigError((ConfigProblem(str(path), 0, 0, "", problem, hint),))
 
 
@@ -99,6 +101,7 @@ def read(
     environ: Mapping[str, str] = os.environ,
     judge: Judge = judge_apart,
     meanwhile: Callable[[], None] | None = None,
+    opens: Opens | None = None,
 ) -> Loaded:
     """Make a configuration of the bytes of `file`; raises ConfigError with all problems in file order.
 
@@ -108,7 +111,7 @@ def read(
     root = _document(data, problems)
     if root is not None:
         references = References(environ, Path(file).absolute().parent, problems)
-        record = _record(root, problems, references, judge, meanwhile)
+        record = _record(root, problems, references, judge, meanwhile, opens)
         if record is not None:
             check_file_mode(record, mode, problems)
             if not problems.errors:
@@ -131,7 +134,12 @@ def _document(data: bytes, problems: Problems) -> Node | None:
 
 
 def _record(
-    root: Node, problems: Problems, references: References, judge: Judge, meanwhile: Callable[[], None] | None
+    root: Node,
+    problems: Problems,
+    references: References,
+    judge: Judge,
+    meanwhile: Callable[[], None] | None,
+    opens: Opens | None,
 ) -> Record | None:
     record = Builder(problems, references).record(root, Config, Place(root.mark))
     if not isinstance(record, Record):
@@ -142,7 +150,7 @@ def _record(
     check_names(record, problems)
     check_mentions(record, problems)
     check_servers(record, problems, references)
-    check_hosts(record, problems, references)
+    check_hosts(record, problems, references, opens)
     check_receivers(record, problems)
     check_kernel_rules(record, problems, references)
     check_alerting(record, problems)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from watchdog.config import Secret
 from watchdog.loading.files import check_file
 from watchdog.loading.problems import Problems
 from watchdog.loading.records import Record
 from watchdog.loading.references import References
 from watchdog.loading.schedules import check_schedule
+from watchdog.loading.ssh_files import host_patterns, is_encrypted, may_mean
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 USER = re.compile(r"[^\s\-@:/][^\s:/]{0,63}")
 ADDRESS_WITH_PORT = re.compile(r"(.+):([0-9]{1,5})")
+Opens = Callable[[bytes, Secret], bool]
+"""Whether a passphrase opens an encrypted private key; takes an SSH library and half a second."""
 LOGINS = ("identity_file", "identity", "agent", "ssh_config")
 KEY_BEGINNING = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")
 
 
-def check_hosts(root: Record, problems: Problems, references: References) -> None:
-    """All rules about each host on its own."""
+def check_hosts(root: Record, problems: Problems, references: References, opens: Opens | None = None) -> None:
+    """All rules about each host on its own. `opens` tries a passphrase; None leaves that to the first connection."""
     jumps = {host.get("name"): host.get("jump") for host in root.sections("hosts") if host.get("name")}
     for host in root.sections("hosts"):
         _check_address(host, problems)
@@ -31,7 +35,7 @@ def check_hosts(root: Record, problems: Problems, references: References) -> Non
                 host.at("user"), f"{host.quoted('user', user)} is no user name", "it takes no spaces, : or /"
             )
         _check_jump(host, jumps, problems)
-        _check_login(host, problems, references)
+        _check_login(host, problems, references, opens)
         _check_known_hosts(host, problems, references)
         check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
         check_schedule(host.section("vitals"), "a host that hangs is looked at", problems)
@@ -93,17 +97,44 @@ def _is_hop(text: str) -> bool:
     return is_host(with_port[1].strip("[]")) and 0 < int(with_port[2]) < 65536
 
 
-def _check_login(host: Record, problems: Problems, references: References) -> None:
+def _check_login(host: Record, problems: Problems, references: References, opens: Opens | None) -> None:
     data = check_file(host, "identity_file", references, problems, private=True)
     if data is not None:
-        fault = _no_private_key(data)
+        fault = _no_private_key(data) or _locked(data, host)
         if fault:
             problems.error(host.at("identity_file"), *fault)
+        elif host.given("passphrase"):
+            _check_passphrase(data, host, problems, opens)
     identity = host.get("identity")
-    if identity is not None and KEY_BEGINNING.match(identity.reveal().encode()) is None:
-        problems.error(
-            host.at("identity"), "is no private key", "give ${credential:NAME} or ${file:/path}, or use identity_file"
-        )
+    if identity is not None:
+        key = identity.reveal().encode()
+        if KEY_BEGINNING.match(key) is None:
+            problems.error(
+                host.at("identity"),
+                "is no private key",
+                "give ${credential:NAME} or ${file:/path}, or use identity_file",
+            )
+        elif _locked(key, host):
+            problems.error(host.at("identity"), *_locked(key, host))
+        elif host.given("passphrase"):
+            _check_passphrase(key, host, problems, opens)
+    _check_ways(host, problems)
+
+
+def _locked(key: bytes, host: Record) -> tuple[str, str] | tuple[()]:
+    if host.given("passphrase") or not is_encrypted(key):
+        return ()
+    hint = "give passphrase: ${credential:NAME} or ${file:/path}, or take it off a copy with: ssh-keygen -p"
+    return "is encrypted, and there is no passphrase to open it", hint
+
+
+def _check_passphrase(key: bytes, host: Record, problems: Problems, opens: Opens | None) -> None:
+    passphrase = host.get("passphrase")
+    if opens is not None and isinstance(passphrase, Secret) and is_encrypted(key) and not opens(key, passphrase):
+        problems.error(host.at("passphrase"), "does not open the key", "correct it")
+
+
+def _check_ways(host: Record, problems: Problems) -> None:
     ways = [way for way in LOGINS if host.given(way) and host.get(way) is not False]
     if "identity_file" in ways and "identity" in ways:
         problems.error(host.at("identity"), "identity_file is given too", "remove one of the two")
@@ -125,10 +156,17 @@ def _no_private_key(data: bytes) -> tuple[str, str] | None:
 
 def _check_known_hosts(host: Record, problems: Problems, references: References) -> None:
     data = check_file(host, "known_hosts", references, problems)
-    if data is not None and not any(line.strip() and not line.startswith(b"#") for line in data.splitlines()):
-        address = host.get("address")
-        problems.warn(
-            host.at("known_hosts"),
-            "holds no host key, so no connection will be trusted",
-            f"fill it with: ssh-keyscan -p {host.get('port') or 22} {address}" if address and is_host(address) else "",
-        )
+    if data is None:
+        return
+    patterns, address, port = host_patterns(data), host.get("address"), host.get("port") or 22
+    usable = address is not None and is_host(address)
+    hint = f"fill it with: ssh-keyscan -p {port} {address}" if usable else ""
+    if not any(line.strip() and not line.startswith(b"#") for line in data.splitlines()):
+        problem = "holds no host key, so no connection will be trusted"
+    elif not patterns:
+        problem = "has no line in the form of known_hosts (host, kind, key), so no connection will be trusted"
+    elif usable and host.get("ssh_config") is not True and not may_mean(patterns, address, port):
+        problem = f"holds no key of {host.quoted('address', address)}, so its connections will not be trusted"
+    else:
+        return
+    problems.warn(host.at("known_hosts"), problem, hint)

@@ -38,6 +38,17 @@ def public_line(path: Path, passphrase: Secret | None = None) -> str:
     return " ".join([*key.export_public_key().decode().split()[:2], COMMENT])
 
 
+def opens(key: bytes, passphrase: Secret) -> bool:
+    """Whether `passphrase` opens the private key. Takes about half a second for an encrypted one."""
+    import asyncssh  # noqa: PLC0415 - paid only by those who have such a key
+
+    try:
+        asyncssh.import_private_key(key, passphrase.reveal())
+    except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
+        return False
+    return True
+
+
 def open_line(public: str) -> str:
     """The line for authorized_keys where nothing is installed on the host: no terminal, no forwarding."""
     return f"restrict {public}"
