@@ -239,3 +239,21 @@ def test_memory_stays_flat_on_a_large_log(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert len(findings(result)) == 1
     assert int(result.stderr) < 60 << 10
+
+
+def test_a_device_without_an_end_is_said_to_be_no_log() -> None:
+    result = scan("/dev/zero")
+    assert result.returncode == 3
+    assert result.stdout == b""
+    assert result.stderr.startswith(b"Not scanned: /dev/zero began with 64 MiB of NUL bytes: that is no log")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_a_rotated_log_that_begins_with_a_large_hole_is_read_to_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "kern.log"
+    with log.open("wb") as file:
+        file.seek(80 << 20)
+        file.write(b"\n" + FATAL.encode() + b"\n")
+    result = scan("--json", log)
+    assert result.returncode == 2
+    assert [one["kind"] for one in findings(result)] == ["pcie.aer.fatal"]

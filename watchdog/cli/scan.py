@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from watchdog.kernlog.rules import RuleSet
 
 BLOCK_BYTES = 1 << 18
+MAX_NOTHING_BYTES = 64 << 20
+"""A stream that begins with more NUL bytes than this, as /dev/zero does, never becomes a log."""
 MAX_KINDS_SHOWN = 30
 MAX_MESSAGE_SHOWN = 160
 
@@ -116,9 +120,16 @@ def _run(stream: BinaryIO, file: str, rules: RuleSet, *, as_json: bool, every_li
         return _unreadable(problem)
     year = 1970 + int(SystemClock().wall() // 31_556_952)
     scan, tally = LogScan(Matcher(rules), every_line=every_line, year=year), _Tally()
-    for scanned in _scanned(scan, stream, head):
-        tally.add(scanned)
-        sys.stdout.write(_json_line(scanned) if as_json else _text_line(scanned))
+    try:
+        for scanned in _scanned(scan, stream, head):
+            tally.add(scanned)
+            sys.stdout.write(_json_line(scanned) if as_json else _text_line(scanned))
+    except _EndlessNothingError:
+        name = "the input" if file == "-" else file
+        return _unreadable(
+            f"{name} began with {MAX_NOTHING_BYTES >> 20} MiB of NUL bytes: that is no log; if one follows, save it to "
+            "a file and scan that"
+        )
     if not tally.counts["page"] + tally.counts["warn"] and (problem := _no_kernel_log(scan, head, file)):
         sys.stdout.flush()
         return _unreadable(problem)
@@ -132,7 +143,12 @@ def _scanned(scan: LogScan, stream: BinaryIO, head: bytes) -> Iterator[ScannedLi
     """All findings, with the progress shown where a person watches and the size is known."""
     progress = _Progress(_size(stream) if sys.stderr.isatty() else 0)
     block = head
+    nothing = None if _is_file(stream) else 0
     while block:
+        if nothing is not None:
+            nothing = None if block.strip(b"\0") else nothing + len(block)
+            if nothing is not None and nothing > MAX_NOTHING_BYTES:
+                raise _EndlessNothingError
         for scanned in scan.feed(block):
             progress.clear()
             yield scanned
@@ -168,6 +184,18 @@ class _Progress:
             self._shown = -1
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+class _EndlessNothingError(Exception):
+    """A device or a stream gives NUL bytes and nothing else."""
+
+
+def _is_file(stream: BinaryIO) -> bool:
+    """Whether it has an end: a rotated log may begin with a large hole, and its lines stand behind it."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # no real stream
+        return False
 
 
 def _size(stream: BinaryIO) -> int:
