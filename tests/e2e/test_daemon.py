@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.rig import DaemonProcess, until
+from tests.support.sshd import free_port
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
 from watchdog.demo.phone import Alert
@@ -214,6 +215,23 @@ async def test_test_alert_goes_through_the_running_daemon(night: Night) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("delivered") == 2
     assert [alert.title.split()[0] for alert in night.alerts][:2] == ["FIRING", "RESOLVED"]
+
+
+async def test_test_alert_beside_the_daemon_says_why_a_dead_receiver_got_nothing(night: Night) -> None:
+    await healthy(night)
+    config = night.daemon.config
+    config.write_text(config.read_text().replace(night.rig.phone.url, f"json://127.0.0.1:{free_port()}/"))
+    assert night.daemon.process is not None
+    night.daemon.process.send_signal(signal.SIGHUP)
+    await until(lambda: night.daemon.saw("reloaded"), what="the reload")
+    where = ("--state-dir", night.daemon.state_dir)
+    done = await asyncio.to_thread(run, "test-alert", "--config", config, *where, "--timeout", "4")
+    assert done.returncode == 2
+    (why,) = [line for line in done.stderr.splitlines() if line.startswith("phone: ")]
+    assert "failed in a row" in why
+    assert "Connection error" in why
+    told = await asyncio.to_thread(run, "status", *where)
+    assert "  failing for " in told.stdout
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,9 @@ from tests.support.scenes import FROZEN, GIB, gpu
 from tests.support.station import KEY, Station, line_seen, observed
 from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
+from watchdog.overview.now import Now
+from watchdog.overview.report import incident_json
+from watchdog.store import Reader
 
 
 def missed(reason: str = "no_reply", numbers: Mapping[str, float] | None = None) -> Observation:
@@ -95,6 +98,33 @@ async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: 
         trigger, reminder = (text.body for _, text in station.sinks["phone"].accepted)
         assert "cannot tell: busy or hung: the HTTP reply opens" in trigger
         assert "likely: the engine hangs: the HTTP reply opens, and head's GPU 0 96 % at 20 W" in reminder
+
+
+async def test_status_and_history_carry_the_diagnosis_and_all_reasons(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok()
+        for _ in range(3):
+            await station.look(missed(numbers=FROZEN))
+            await look_at_hosts(station, SPINS, EMPTY)
+        await station.look(missed("no_token", numbers=FROZEN))
+        with Reader.open(tmp_path) as reader:
+            now = station.clock.wall()
+            (shown,) = Now.read(reader, now).as_json()["incidents"]
+            (kept,) = [incident_json(one) for one in reader.incidents(0, now)]
+    for found in (shown, kept):
+        assert found["diagnosis"]["sentence"].startswith("one rank waits for the other: head's GPU 0")
+        assert found["diagnosis"]["confidence"] == "likely"
+        assert found["diagnosis"]["look_at"] == "the ranks' logs and the link between them"
+        assert found["reasons"] == ["no_reply", "no_token"]
+
+
+async def test_an_incident_without_a_diagnosis_says_null(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        await station.look(line_seen())
+        with Reader.open(tmp_path) as reader:
+            (shown,) = Now.read(reader, station.clock.wall()).as_json()["incidents"]
+    assert shown["diagnosis"] is None
+    assert isinstance(shown["reasons"], list)
 
 
 async def test_a_diagnosis_survives_a_restart(tmp_path: Path) -> None:

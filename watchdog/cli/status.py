@@ -17,7 +17,7 @@ from watchdog.overview.status import Health, matcher_words
 if TYPE_CHECKING:
     from watchdog.model import Maintenance, Silence
     from watchdog.overview.now import Now
-    from watchdog.store import Snapshot
+    from watchdog.store import ReceiverView, Snapshot
 
 PROVEN_WITHIN_S = 30 * 86400.0
 """A receiver that has not taken a message for so long is not proven to work."""
@@ -38,14 +38,15 @@ def command(state_dir: str | None, as_json: bool, watch: bool) -> int:
     from watchdog.overview.now import Now
     from watchdog.store import Reader
 
-    with Reader.open(state_dir_of(state_dir)) as reader:
+    place = state_dir_of(state_dir)
+    with Reader.open(place) as reader:
         if watch:
             if as_json:
                 raise click.UsageError("--watch is for people, --json for programs: choose one")
             from watchdog.cli.status_watch import watch as stay
 
-            return exit_code(stay(reader))
-        seen = Now.read(reader, time.time())  # noqa: TID251 - a command is an entry point
+            return exit_code(stay(reader, state_dir=place))
+        seen = Now.read(reader, time.time(), place)  # noqa: TID251 - a command is an entry point
     if as_json:
         click.echo(json.dumps(seen.as_json()))
     else:
@@ -61,7 +62,10 @@ def exit_code(health: Health) -> int:
 
 def _show(seen: Now) -> None:
     snapshot, plan = seen.snapshot, seen.plan
-    if snapshot.latest_at is None:
+    if seen.is_stale and snapshot.storage:
+        when = "never" if snapshot.latest_at is None else f"{ago(snapshot.at, snapshot.latest_at)} ago"
+        click.echo(f"The newest observation is of {when}.")
+    elif snapshot.latest_at is None:
         click.echo("Nothing has been observed yet. Is the daemon running? (`inference-watchdog run`)")
     elif seen.is_stale:
         click.echo(f"The newest observation is {ago(snapshot.at, snapshot.latest_at)} old: no daemon is writing here.")
@@ -86,6 +90,8 @@ def _show(seen: Now) -> None:
             click.echo(f"  acknowledged {ago(snapshot.at, seen_by.at)} ago{_by(seen_by.author)}: {seen_by.reason}")
     for receiver in snapshot.receivers:
         click.echo(f"receiver {receiver.name}: {proof(snapshot.at, receiver.delivered_at)}, {receiver.waiting} waiting")
+        if receiver.failures:
+            click.echo(f"  {failing(receiver, snapshot.at, seen.failing_since.get(receiver.name))}")
     if snapshot.storage:
         click.echo(f"storage: {snapshot.storage}")
 
@@ -97,6 +103,14 @@ def proof(now: float, delivered_at: float | None) -> str:
     if now - delivered_at > PROVEN_WITHIN_S:
         return f"last delivery {ago(now, delivered_at)} ago; run `inference-watchdog test-alert`"
     return f"last delivery {ago(now, delivered_at)} ago"
+
+
+def failing(receiver: ReceiverView, now: float, since: float | None) -> str:
+    """How long a receiver has refused everything (from `since`, Unix seconds), how often, and why last."""
+    times = f"{receiver.failures} attempt{'s' * (receiver.failures != 1)} failed in a row"
+    how_long = "" if since is None else f"failing for {ago(now, since)}: "
+    last = "" if receiver.failed_at is None else f", the last {ago(now, receiver.failed_at)} ago"
+    return f"{how_long}{times}{last}" + (f": {receiver.detail}" if receiver.detail else "")
 
 
 def _show_quiet_times(snapshot: Snapshot, windows: Sequence[Maintenance]) -> None:

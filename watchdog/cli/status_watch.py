@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,30 +26,32 @@ HEADLINES = {
     Health.WELL: ("all well", "bold green"),
     Health.WARNING: ("not all is well", "bold yellow"),
     Health.FIRING: ("FIRING", "bold white on red"),
-    Health.STALE: ("nobody is watching: no daemon writes here", "bold magenta"),
+    Health.STALE: ("no daemon writes here: nothing is known", "bold magenta"),
 }
 
 
-def watch(reader: Reader, console: Console | None = None, rounds: int | None = None) -> Health:
+def watch(
+    reader: Reader, console: Console | None = None, rounds: int | None = None, state_dir: Path | None = None
+) -> Health:
     """Show it until Ctrl-C (or for `rounds`); returns the last health. Raises UsageError where there is no terminal."""
     screen = console or Console()
     if not screen.is_terminal:
         raise click.UsageError("--watch needs a terminal; for a program there is --json")
-    seen = _read(reader)
+    seen = _read(reader, state_dir)
     try:
         with Live(screen_of(seen), console=screen, auto_refresh=False, screen=True) as live:
             while rounds is None or rounds > 0:
                 rounds = None if rounds is None else rounds - 1
                 time.sleep(EVERY_S if rounds is None else 0.0)
-                seen = _read(reader)
+                seen = _read(reader, state_dir)
                 live.update(screen_of(seen), refresh=True)
     except KeyboardInterrupt:
         pass
     return seen.health
 
 
-def _read(reader: Reader) -> Now:
-    return Now.read(reader, time.time())  # noqa: TID251 - a command is an entry point
+def _read(reader: Reader, state_dir: Path | None) -> Now:
+    return Now.read(reader, time.time(), state_dir)  # noqa: TID251 - a command is an entry point
 
 
 def screen_of(seen: Now) -> RenderableType:

@@ -51,8 +51,33 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
         click.echo(line(view))
     good = len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views)
     if not good:
+        for words in _why(state_dir_of(state_dir, config.state_dir), views):
+            click.echo(words, err=True)
         click.echo("Not everything arrived. Correct the receiver and try again.", err=True)
     return EXIT_OK if good else EXIT_CRITICAL
+
+
+def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
+    """One line for each receiver that has not taken everything: what its last attempt said."""
+    from watchdog.cli.status import failing
+    from watchdog.clock import SystemClock
+    from watchdog.overview.now import Now
+    from watchdog.store import Reader
+
+    with Reader.open(state_dir) as reader:
+        seen = Now.read(reader, SystemClock().wall())
+    known = {one.name: one for one in seen.snapshot.receivers}
+    lines = []
+    for name in dict.fromkeys(view.receiver for view in views if view.state.value != "delivered"):
+        found = known.get(name)
+        if found is not None and found.failures:
+            words = failing(found, seen.snapshot.at, seen.failing_since.get(name))
+        elif any(view.attempt for view in views if view.receiver == name):
+            words = "the first attempt is still under way: nothing has answered so far"
+        else:
+            words = "no attempt was made yet; if this receiver is new, let the daemon reload its configuration"
+        lines.append(f"{name}: {words}")
+    return lines
 
 
 async def send_test(

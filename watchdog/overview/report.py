@@ -13,6 +13,7 @@ from watchdog.overview.figures import Share, Spread
 from watchdog.overview.series import Series, series_of
 from watchdog.overview.slowness import GENERATION
 from watchdog.overview.span import Span
+from watchdog.overview.status import diagnosis_json
 from watchdog.store import BlindWindow, DeliveryView, Reader
 
 DAY_S = 86400.0
@@ -260,7 +261,9 @@ def incident_json(one: Incident) -> dict[str, Any]:
         "severity": one.severity.value,
         "status": one.status.value,
         "reason": one.reason,
+        "reasons": list(one.reasons),
         "summary": one.summary,
+        "diagnosis": diagnosis_json(one.diagnosis),
         "since": one.since,
         "opened_at": one.opened_at,
         "closed_at": one.closed_at,

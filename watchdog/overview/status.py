@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from watchdog.completion.drift import Drift
-    from watchdog.model import Incident, Maintenance, Silence
+    from watchdog.model import Diagnosis, Incident, Maintenance, Silence
     from watchdog.store import Snapshot
     from watchdog.store.reads import KeyView
 
@@ -124,11 +124,24 @@ def _incident_json(incident: Incident, snapshot: Snapshot) -> dict[str, Any]:
         "check": incident.key,
         "severity": incident.severity.value,
         "reason": incident.reason,
+        "reasons": list(incident.reasons),
         "summary": incident.summary,
+        "diagnosis": diagnosis_json(incident.diagnosis),
         "since": incident.since,
         "last_at": incident.last_at,
         "count": incident.count,
         "acknowledged_at": seen_by.at if seen_by else incident.acknowledged_at,
+    }
+
+
+def diagnosis_json(diagnosis: Diagnosis | None) -> dict[str, str] | None:
+    """What most likely lies behind an incident, how sure that is, and where to look; null without one."""
+    if diagnosis is None:
+        return None
+    return {
+        "sentence": diagnosis.sentence,
+        "confidence": diagnosis.confidence.value,
+        "look_at": diagnosis.look_at,
     }
 
 

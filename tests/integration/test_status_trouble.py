@@ -1,0 +1,102 @@
+"""What `status` says when a receiver is dead, and when a daemon runs but nothing of it reaches the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.station import KEY, Station
+from watchdog.cli import main
+from watchdog.store.presence import holder
+
+NOW = 1_795_000_000.0
+
+
+def status(state_dir: Path, now: float, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    """The exit code and the text of `status` at `now`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time", lambda: now)
+        with pytest.raises(SystemExit) as caught:
+            main(["status", "--state-dir", str(state_dir), *options])
+    return int(caught.value.code or 0), capsys.readouterr().out
+
+
+def started(state_dir: Path, at: float) -> None:
+    """Let the daemon of `state_dir` have started at `at`, by the clock of the test."""
+    os.utime(state_dir / "lock", (at, at))
+
+
+async def test_a_daemon_that_cannot_write_its_state_is_not_called_absent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok()
+        later = station.clock.wall() + 3600
+        started(tmp_path, NOW - 3600)
+        code, text = status(tmp_path, later, capsys)
+        assert code == 3
+        assert "The newest observation is of 1h ago." in text
+        assert f"a daemon (process {os.getpid()}) runs here but cannot write its state" in text
+        assert "no daemon" not in text
+        shown = json.loads(status(tmp_path, later, capsys, "--json")[1])
+        assert (shown["health"], "cannot write its state" in shown["storage"]) == ("stale", True)
+    code, text = status(tmp_path, later, capsys)
+    assert (code, "no daemon is writing here" in text, "storage" in text) == (3, True, False)
+
+
+async def test_a_full_disk_that_took_the_process_number_too_hides_no_daemon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok()
+        (tmp_path / "lock").write_text("")
+        started(tmp_path, NOW - 3600)
+        _, text = status(tmp_path, station.clock.wall() + 3600, capsys)
+        assert "storage: a daemon runs here but cannot write its state" in text
+
+
+async def test_a_daemon_that_has_just_started_is_said_to_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        started(tmp_path, NOW - 5)
+        code, text = status(tmp_path, NOW, capsys)
+        assert code == 3
+        assert "has started here 5 s ago and has observed nothing yet" in text
+        assert await station.store.read(lambda reader: reader.snapshot(NOW).storage) is None
+
+
+async def test_a_state_that_is_written_asks_for_no_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok()
+        code, text = status(tmp_path, station.clock.wall(), capsys)
+        assert (code, "storage" in text) == (0, False)
+
+
+def test_nobody_holds_what_is_not_there_or_belongs_to_the_dead(tmp_path: Path) -> None:
+    assert holder(tmp_path) is None
+    (tmp_path / "lock").write_text("")
+    assert holder(tmp_path) is None
+    (tmp_path / "lock").write_text("99999999999999999999999\n")
+    assert holder(tmp_path) is None
+
+
+async def test_a_dead_receiver_is_shown_with_its_last_answer_and_how_long_it_has_been_dead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        station.sinks["phone"].broken = True
+        for _ in range(3):
+            await station.fail(KEY)
+        await station.pass_time(1800)
+        _, text = status(tmp_path, station.clock.wall(), capsys)
+        (line,) = [line for line in text.splitlines() if "failing for" in line]
+        assert line.startswith("  failing for 30m: ")
+        assert "attempts failed in a row, the last " in line
+        assert line.endswith(" ago: broken")
+        station.sinks["phone"].broken = False
+        await station.pass_time(1800)
+        assert "failing for" not in status(tmp_path, station.clock.wall(), capsys)[1]
