@@ -58,6 +58,16 @@ async def test_a_full_disk_that_took_the_process_number_too_hides_no_daemon(
         assert "storage: a daemon runs here but cannot write its state" in text
 
 
+async def test_a_young_daemon_that_wrote_and_then_could_not_is_said_to_be_unable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        started(tmp_path, station.clock.wall() - 1)
+        await station.ok()
+        _, text = status(tmp_path, station.clock.wall() + 50, capsys)
+        assert "runs here but cannot write its state" in text
+
+
 async def test_a_daemon_that_has_just_started_is_said_to_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

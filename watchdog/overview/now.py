@@ -41,7 +41,7 @@ class Now:
         snapshot = reader.snapshot(now)
         plan: Plan = reader.memory(PLAN) or {}
         if state_dir is not None and snapshot.storage is None and is_stale(snapshot, plan):
-            snapshot = replace(snapshot, storage=_unwritten(state_dir, now))
+            snapshot = replace(snapshot, storage=_unwritten(state_dir, snapshot))
         return cls(
             snapshot=snapshot,
             plan=plan,
@@ -65,14 +65,16 @@ class Now:
         return status_json(self.snapshot, self.plan, self.windows, self.drifts)
 
 
-def _unwritten(state_dir: Path, now: float) -> str | None:
+def _unwritten(state_dir: Path, snapshot: Snapshot) -> str | None:
     """Why nothing is written though a daemon runs; None if none does."""
     found = holder(state_dir)
     if found is None:
         return None
     who = "a daemon" if found.process is None else f"a daemon (process {found.process})"
-    if 0 <= now - found.since < JUST_STARTED_S:
-        return f"{who} has started here {span(now - found.since)} ago and has observed nothing yet"
+    running_s = snapshot.at - found.since
+    wrote = snapshot.latest_at is not None and snapshot.latest_at > found.since
+    if not wrote and 0 <= running_s < JUST_STARTED_S:
+        return f"{who} has started here {span(running_s)} ago and has observed nothing yet"
     return f"{who} runs here but cannot write its state: look at its log and at the space on the disk"
 
 
