@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from watchdog.cli import main
+from watchdog.cli.places import chosen_state_dir
+from watchdog.doctor.state import examine_state
 
 
 @pytest.mark.parametrize("named", ["file", "file/state"])
@@ -26,3 +28,9 @@ def test_a_state_directory_that_is_a_file_ends_with_64(
         main([command, *options, "--state-dir", str(tmp_path / named)])
     assert ended.value.code == 64
     assert f"{tmp_path / 'file'} is a file, not a folder" in capsys.readouterr().err
+
+
+def test_the_doctor_names_the_file_that_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    (found,) = examine_state(chosen_state_dir(str(tmp_path / "file" / "state")))
+    assert (found.grade.value, found.words) == ("fail", f"cannot be a folder: {tmp_path / 'file'} is a file")

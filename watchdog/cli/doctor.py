@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE, EXIT_WARNING
-from watchdog.cli.places import config_option, state_dir_of, state_dir_option
+from watchdog.cli.places import chosen_state_dir, config_option, state_dir_option
 
 if TYPE_CHECKING:
     from watchdog.doctor import Finding
@@ -124,7 +124,7 @@ def _state_dir(path: Path, option: str | None, configured: str | None) -> Path:
 
     if str(path) == SYSTEM_CONFIG and not option and not configured and "STATE_DIRECTORY" not in os.environ:
         return SYSTEM_STATE
-    return state_dir_of(option, configured)
+    return chosen_state_dir(option, configured)
 
 
 def _line(finding: Finding) -> str:

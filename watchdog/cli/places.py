@@ -18,13 +18,15 @@ state_dir_option = click.option(
 )
 
 
-def state_dir_of(option: str | None, configured: str | None = None) -> Path:
-    """The state directory: `option`, else the configuration's, else systemd's, else the platform's own.
-
-    Raises click.UsageError for a path that is no folder and can never be one, as a file is in the way.
-    """
+def chosen_state_dir(option: str | None, configured: str | None = None) -> Path:
+    """The state directory, good or not: `option`, else the configuration's, else systemd's, else the platform's own."""
     from_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    chosen = Path(option or configured or from_systemd or platformdirs.user_state_dir("inference-watchdog"))
+    return Path(option or configured or from_systemd or platformdirs.user_state_dir("inference-watchdog"))
+
+
+def state_dir_of(option: str | None, configured: str | None = None) -> Path:
+    """The same for who uses it. Raises click.UsageError for a path that can never be a folder: a file is in the way."""
+    chosen = chosen_state_dir(option, configured)
     for place in (chosen, *chosen.parents):
         if os.path.lexists(place):
             if place.exists() and not place.is_dir():

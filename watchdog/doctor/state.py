@@ -35,6 +35,17 @@ def examine_state(state_dir: Path) -> list[Finding]:
     while not place.exists() and place != place.parent:
         place = place.parent
     name = str(state_dir)
+    if place.exists() and not place.is_dir():
+        return [
+            Finding(
+                area="state",
+                name=name,
+                grade=Grade.FAIL,
+                words=f"cannot be a folder: {place} is a file",
+                fix="Name a folder with `state_dir` or --state-dir.",
+                reason="not_writable",
+            )
+        ]
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         owner = place.owner() if place.exists() else "?"
         return [
