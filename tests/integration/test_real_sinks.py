@@ -162,6 +162,24 @@ async def test_refreshing_keeps_one_alert_and_tells_nobody_again(tmp_path: Path)
         await receiver.close()
 
 
+async def test_two_watchdogs_that_see_the_same_trouble_make_one_alert_and_one_page(tmp_path: Path) -> None:
+    async with WebhookSink() as hook, alertmanager(tmp_path, hook.url("http")) as base:
+        mac, spare = receiver_at(base), receiver_at(base)
+        await send(mac, incident(id="6f39e044"), NotificationKind.FIRING)
+        await send(spare, incident(id="6f39e0zz", since=time.time() - 350), NotificationKind.FIRING)
+        assert len(await alerts(base)) == 1
+        await asyncio.sleep(2.5)
+        assert [sent["status"] for sent in hook.arrived] == ["firing"]
+        for receiver, name in ((mac, "6f39e044"), (spare, "6f39e0zz")):
+            closed = incident(id=name, status=IncidentStatus.RESOLVED, closed_at=time.time())
+            await send(receiver, closed, NotificationKind.RESOLVED)
+        await hook.wait_for(2)
+        await asyncio.sleep(2.5)
+        assert [sent["status"] for sent in hook.arrived] == ["firing", "resolved"]
+        await mac.close()
+        await spare.close()
+
+
 async def test_a_raised_alert_replaces_the_one_of_lower_severity(tmp_path: Path) -> None:
     async with WebhookSink() as hook, alertmanager(tmp_path, hook.url("http")) as base:
         receiver = receiver_at(base)
