@@ -170,6 +170,26 @@ def test_a_credential_comes_from_the_folder_of_systemd(tmp_path: Path) -> None:
     assert loaded.config.receivers[0].url == Secret("json://127.0.0.1/hook")
 
 
+@pytest.mark.parametrize(("mode", "taken"), [(0o600, True), (0o644, False)])
+def test_run_by_hand_a_credential_comes_from_the_folder_that_the_unit_hands_over(
+    tmp_path: Path, mode: int, taken: bool
+) -> None:
+    """`validate`, `check` and `test-alert` of root see what the service will see."""
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials/phone_url").write_text("json://127.0.0.1/hook\n")
+    (tmp_path / "credentials/phone_url").chmod(mode)
+    (tmp_path / "config.yaml").write_text(
+        "servers: [{name: a, base_url: 'http://192.0.2.1/v1'}]\n"
+        "receivers: [{name: b, url: '${credential:secret_phone_url}'}]\n"
+    )
+    if taken:
+        loaded = load(tmp_path / "config.yaml", environ={})
+        assert loaded.config.receivers[0].url == Secret("json://127.0.0.1/hook")
+    else:
+        with pytest.raises(ConfigError, match="chmod 600"):
+            load(tmp_path / "config.yaml", environ={})
+
+
 def test_a_value_of_the_environment_is_used_but_never_quoted() -> None:
     with pytest.raises(ConfigError) as caught:
         read_text(
