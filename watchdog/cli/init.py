@@ -15,6 +15,7 @@ import click
 import platformdirs
 
 from watchdog.cli import EXIT_OK, EXIT_WARNING
+from watchdog.cli.numbers import FiniteRange
 
 if TYPE_CHECKING:
     from watchdog.config import Config, HostSettings, Secret
@@ -51,7 +52,7 @@ TEST_S = 60.0
 @click.option("--force", is_flag=True, help="Replace a configuration that exists.")
 @click.option("--yes", is_flag=True, help="Ask nothing: agree to what would be asked, also to new host keys.")
 @click.option(
-    "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=1, max=3600), metavar="S",
+    "--timeout", "timeout_s", default=60.0, show_default=True, type=FiniteRange(min=1, max=3600), metavar="S",
     help="Seconds a server gets for its first text, and a machine, at most 10, for the login.",
 )  # fmt: skip
 def command(output: str | None, yes: bool, **flags: object) -> int:

@@ -126,7 +126,7 @@ class References:
         if CREDENTIAL_NAME.fullmatch(name) is None:
             raise SourceError("${credential:…} without a proper name", "write it like ${credential:phone_url}")
         folder = self.environ.get("CREDENTIALS_DIRECTORY")
-        # Run by hand as root: the files that the unit hands over (units/inference-watchdog.service) are read themselves.
+        # Run by hand as root: the files that the unit hands over (see units/) are read themselves.
         source = self.folder / "credentials" / name.removeprefix("secret_")
         if not folder and os.path.lexists(source):
             return f"credential {name}", _decoded(source, read_regular(source, MAX_SECRET_BYTES, private=True)[0])
