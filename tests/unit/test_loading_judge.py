@@ -29,6 +29,32 @@ def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> Non
     assert run(program, *URLS) == f"{list(asking_apprise(URLS)())}\nFalse\n"
 
 
+def test_a_judge_that_is_started_early_answers_once_and_later_questions_too() -> None:
+    program = """
+        import sys
+        from watchdog.loading.judge import early_judge
+        with early_judge() as judge:
+            print(judge(sys.argv[1:])())
+            print(judge(sys.argv[1:])() == judge(sys.argv[1:])())
+        print("apprise" in sys.modules)
+    """
+    assert run(program, *URLS) == f"{list(asking_apprise(URLS)())}\nTrue\nFalse\n"
+
+
+def test_a_judge_nobody_asks_leaves_no_process_behind() -> None:
+    program = """
+        import os
+        from watchdog.loading.judge import early_judge
+        with early_judge():
+            pass
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("no child")
+    """
+    assert run(program) == "no child\n"
+
+
 def test_something_else_can_be_done_meanwhile(tmp_path: Path) -> None:
     """And it is done while the question is out: before the answer is asked for, after the process has begun."""
     config = tmp_path / "config.yaml"

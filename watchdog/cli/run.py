@@ -45,13 +45,18 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     from watchdog.errors import ConfigError, StateLockedError, StoreError
     from watchdog.loading import load as load_file
     from watchdog.loading import locate
+    from watchdog.loading.judge import early_judge
 
     def import_daemon() -> None:
         # While apprise judges the receivers in a process of its own: together this takes no longer than either.
-        import watchdog.daemon  # noqa: F401 - imported for its time only
+        import watchdog.checks.generation
+        import watchdog.checks.kernel_log
+        import watchdog.checks.vitals
+        import watchdog.daemon  # noqa: F401 - imported for their time only
 
     def load() -> Config:
-        loaded = load_file(locate(config_file), meanwhile=import_daemon)
+        with early_judge() as judge:
+            loaded = load_file(locate(config_file), judge=judge, meanwhile=import_daemon)
         logs.configure(secrets=loaded.config.secrets, level=log_level, file=log_file)
         logs.warn_of(loaded.warnings)
         return loaded.config

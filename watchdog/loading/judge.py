@@ -10,7 +10,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 Answers = Sequence[str | None]
@@ -22,10 +22,12 @@ URLS = Path(__file__).parents[1] / "notify" / "urls.py"
 # By its path: importing the package would load the HTTP client too, which judges nothing.
 PROGRAM = """
 import json, runpy, sys
-asked = json.load(sys.stdin)
-sys.path[:] = asked["path"]
-url_problem = runpy.run_path(asked["file"])["url_problem"]
-json.dump([url_problem(url) for url in asked["urls"]], sys.stdout)
+start = json.loads(sys.stdin.readline())
+sys.path[:] = start["path"]
+url_problem = runpy.run_path(start["file"])["url_problem"]
+import apprise
+urls = json.loads(sys.stdin.readline() or "[]")
+json.dump([url_problem(url) for url in urls], sys.stdout)
 """
 PATIENCE_S = 20.0
 
@@ -34,6 +36,30 @@ def judge_apart(urls: Sequence[str]) -> Callable[[], Answers]:
     """Start judging `urls`. The URLs go through a pipe: arguments of a process are shown to everybody."""
     if not urls or "apprise" in sys.modules:
         return lambda: _judge_here(urls)
+    return _ask(_start(), urls)
+
+
+@contextlib.contextmanager
+def early_judge() -> Iterator[Judge]:
+    """A judge whose process is started at once, before there is a question: it loads apprise while we read YAML.
+
+    For one question; later ones, and the end of a judge nobody asked, are taken care of.
+    """
+    waiting = [] if "apprise" in sys.modules else [_start()]
+
+    def judge(urls: Sequence[str]) -> Callable[[], Answers]:
+        return _ask(waiting.pop(), urls) if waiting and urls else judge_apart(urls)
+
+    try:
+        yield judge
+    finally:
+        for process in filter(None, waiting):
+            process.kill()
+            process.communicate()
+
+
+def _start() -> subprocess.Popen[str] | None:
+    """The process, on its way to load apprise; None where there is no room for one more."""
     try:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
             [sys.executable, "-I", "-c", PROGRAM],
@@ -43,14 +69,24 @@ def judge_apart(urls: Sequence[str]) -> Callable[[], Answers]:
             text=True,
             cwd="/",  # our own may be gone (a removed folder), which breaks apprise's import
         )
-    except OSError:  # no room for one more process
+    except OSError:
+        return None
+    _say(process, {"path": _absolute(sys.path), "file": str(URLS)})
+    return process
+
+
+def _ask(process: subprocess.Popen[str] | None, urls: Sequence[str]) -> Callable[[], Answers]:
+    if process is None:
         return lambda: _judge_here(urls)
-    question = json.dumps({"path": _absolute(sys.path), "file": str(URLS), "urls": list(urls)})
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):  # a child that ended early has no answer, which is noticed below
-            process.stdin.write(question)
-            process.stdin.flush()
+    _say(process, list(urls))
     return lambda: _collect(process, urls)
+
+
+def _say(process: subprocess.Popen[str], words: object) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # a child that ended early has no answer, which is noticed later
+            process.stdin.write(json.dumps(words) + "\n")
+            process.stdin.flush()
 
 
 def _absolute(entries: Sequence[str]) -> list[str]:
