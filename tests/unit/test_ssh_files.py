@@ -75,6 +75,8 @@ def test_a_wrong_passphrase_is_an_error_at_its_place_and_the_right_one_none(tmp_
         (f"@cert-authority * {PUBLIC}\n", None),
         (f"|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|USECr3SWf1JUPsms5AqfD5QfxkM= {PUBLIC}\n", None),
     ],
+    # A key is made anew in each process, and parallel runs compare the names of tests.
+    ids=["no-form", "other", "revoked", "comment", "plain", "names", "port", "pattern", "authority", "hashed"],
 )
 def test_a_known_hosts_file_without_a_key_of_the_host_is_a_warning(
     tmp_path: Path, known_hosts: str, words: str | None
