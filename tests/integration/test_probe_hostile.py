@@ -50,7 +50,7 @@ async def _probe(url: str, timeout_s: float = 0.6, client: ChatClient | None = N
         (reply_with(b"\xff\xfe\x00\x01"), "malformed"),
         (reply_with("[1, 2, 3]"), "malformed"),
         (reply_with({"choices": "ok"}), "malformed"),
-        (reply_with({"choices": [17, None, "x"]}), "empty"),
+        (reply_with({"choices": [17, None, "x"]}), "malformed"),
         (rig.drip, "no_token"),
         (rig.drip_headers, "no_reply"),
         (rig.silence, "no_reply"),
