@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
     return RuleSet((*rules, *packaged_rules())).changed(settings.disable, settings.severity)
 
 
+@cache
 def packaged_rules() -> tuple[Rule, ...]:
     """The rules shipped in `watchdog/rules/*.yaml`, in the order of their numbers: the precise before the general."""
     folder = resources.files("watchdog") / "rules"

@@ -32,8 +32,9 @@ def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> Non
 def test_a_judge_that_is_started_early_answers_once_and_later_questions_too() -> None:
     program = """
         import sys
+        from watchdog import apprise_process
         from watchdog.loading.judge import early_judge
-        with early_judge() as judge:
+        with early_judge(apprise_process.start()) as judge:
             print(judge(sys.argv[1:])())
             print(judge(sys.argv[1:])() == judge(sys.argv[1:])())
         print("apprise" in sys.modules)
@@ -44,8 +45,9 @@ def test_a_judge_that_is_started_early_answers_once_and_later_questions_too() ->
 def test_a_judge_nobody_asks_leaves_no_process_behind() -> None:
     program = """
         import os
+        from watchdog import apprise_process
         from watchdog.loading.judge import early_judge
-        with early_judge():
+        with early_judge(apprise_process.start()):
             pass
         try:
             os.waitpid(-1, os.WNOHANG)
@@ -74,8 +76,9 @@ def test_something_else_can_be_done_meanwhile(tmp_path: Path) -> None:
 def test_an_installation_without_a_working_apprise_says_so() -> None:
     program = """
         import sys
+        from watchdog import apprise_process
         from watchdog.loading import judge
-        judge.PROGRAM = "raise SystemExit(3)"
+        apprise_process.PROGRAM = "raise SystemExit(3)"
         print(judge.judge_apart(["json://127.0.0.1/"])())
     """
     assert "apprise does not work in this installation" in run(program)

@@ -41,6 +41,9 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
     hang_ups = keep_hang_ups()
     without_rich()
+    from watchdog import apprise_process
+
+    judging = [apprise_process.start()]  # the first thing: it takes as long as all our imports, on another core
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StoreError
     from watchdog.loading import load as load_file
@@ -53,9 +56,12 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         import watchdog.checks.kernel_log
         import watchdog.checks.vitals
         import watchdog.daemon  # noqa: F401 - imported for their time only
+        from watchdog.rulebook import packaged_rules
+
+        packaged_rules()
 
     def load() -> Config:
-        with early_judge() as judge:
+        with early_judge(judging.pop() if judging else None) as judge:
             loaded = load_file(locate(config_file), judge=judge, meanwhile=import_daemon)
         logs.configure(secrets=loaded.config.secrets, level=log_level, file=log_file)
         logs.warn_of(loaded.warnings)
