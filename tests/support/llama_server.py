@@ -122,6 +122,7 @@ def _serve(model: str, port: int, slots: int, api_key: str) -> None:
     settings.endpoint_metrics = True
     settings.cpuparams.n_threads = 1
     settings.cpuparams_batch.n_threads = 1
+    settings.n_threads_http = 24  # each waiting reply holds one: /metrics must not wait behind them
     settings.warmup = False
     settings.use_jinja = True
     if api_key:
