@@ -91,7 +91,7 @@ class KernelLogSettings:
 class VitalsSettings:
     """How one host's memory and GPUs are looked at (design §5.3). `failures` and `successes` count for low memory."""
 
-    interval_s: float = 300.0
+    interval_s: float = 600.0
     timeout_s: float = 30.0
     failures: int = 3
     successes: int = 2

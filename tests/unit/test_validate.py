@@ -37,8 +37,8 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
         "generation/deepseek 2m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/head 10m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/worker 10m 1m 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
-        "vitals/head 5m 30s 3 failures in a row 2 passes in a row phone, mail mail",
-        "vitals/worker 5m 30s 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
+        "vitals/head 10m 30s 3 failures in a row 2 passes in a row phone, mail mail",
+        "vitals/worker 10m 30s 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
     ]
     assert "mail gets what phone did not take after 3 tries." in lines
     assert shown.err == ""
