@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import aiohttp
 import pytest
 
 from tests.integration.test_notify import NOW, delivery, text_of
+from tests.support.programs import free_port, listening, program
 from tests.support.receivers import WebhookSink
 from tests.support.station import KEY
 from watchdog.config import ReceiverSettings, Secret
@@ -25,44 +23,6 @@ from watchdog.model import Cause, Delivery, Incident, IncidentStatus, Nature, No
 from watchdog.notify import AlertmanagerReceiver, build
 
 pytestmark = pytest.mark.real
-
-
-def program(name: str) -> str:
-    """The path of an installed program; without it the test is skipped, or fails in CI."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{name} is not installed (requirements/debian.txt)")
-        pytest.skip(f"{name} is not installed (requirements/debian.txt): NOT TESTED")
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@asynccontextmanager
-async def running(port: int, *command: str) -> AsyncIterator[None]:
-    """A program of ours that listens on `port`."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(20):
-            while True:
-                with suppress(OSError):
-                    _reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-                assert process.returncode is None, f"{command[0]} ended with {process.returncode}"
-                await asyncio.sleep(0.05)
-        yield
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 @asynccontextmanager
@@ -81,7 +41,7 @@ async def alertmanager(tmp_path: Path, hook: str) -> AsyncIterator[str]:
         f"--web.listen-address=127.0.0.1:{port}",
         "--cluster.listen-address=",
     )
-    async with running(port, *command):
+    async with listening(port, *command):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -205,7 +165,7 @@ async def test_mosquitto_gets_the_message_over_mqtt(tmp_path: Path) -> None:
     port = free_port()
     config = tmp_path / "mosquitto.conf"
     config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
-    async with running(port, program("mosquitto"), "-c", str(config)):
+    async with listening(port, program("mosquitto"), "-c", str(config)):
         import paho.mqtt.client as mqtt
         from paho.mqtt.enums import CallbackAPIVersion
 
