@@ -26,7 +26,8 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
     rules: list[Rule] = []
     for name in settings.files:
         rules += read_rule_file(Path(name))
-    check_rules(rules)
+    if rules:
+        check_rules(rules)
     return RuleSet((*rules, *packaged_rules())).changed(settings.disable, settings.severity)
 
 

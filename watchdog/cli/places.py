@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import click
-import platformdirs
 
 config_option = click.option(
     "--config", "config_file", metavar="FILE", help="Configuration file. [default: see `validate --help`]"
@@ -21,7 +20,12 @@ state_dir_option = click.option(
 def chosen_state_dir(option: str | None, configured: str | None = None) -> Path:
     """The state directory, good or not: `option`, else the configuration's, else systemd's, else the platform's own."""
     from_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    return Path(option or configured or from_systemd or platformdirs.user_state_dir("inference-watchdog"))
+    told = option or configured or from_systemd
+    if told:
+        return Path(told)
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("inference-watchdog"))
 
 
 def state_dir_of(option: str | None, configured: str | None = None) -> Path:

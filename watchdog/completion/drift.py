@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import NamedTuple
+
+from watchdog.quantity import quantile
 
 WINDOW_S = 7 * 86400.0
 MIN_SAMPLES = 50
@@ -60,7 +61,7 @@ def _slower(measure: str, values: list[float | None], ratio: Callable[[float, fl
     measured = [value for value in values if value is not None and value > 0]
     if len(measured) < MIN_SAMPLES:
         return None
-    usual, recent = median(measured[:-_RECENT]), median(measured[-_RECENT:])
+    usual, recent = quantile(measured[:-_RECENT]), quantile(measured[-_RECENT:])
     return Drift(
         measure=measure,
         factor=ratio(recent, usual),

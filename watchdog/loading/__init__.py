@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.building import Builder
@@ -61,6 +59,8 @@ def locate(option: str | Path | None, environ: Mapping[str, str] = os.environ) -
     named = option or environ.get(VARIABLE)
     if named:
         return Path(named)
+    import platformdirs  # noqa: PLC0415 - a daemon is told its file
+
     usual = (Path(platformdirs.user_config_dir("inference-watchdog")) / "config.yaml", SYSTEM_FILE)
     for path in usual:
         if os.path.lexists(path):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import quantiles
 
 from watchdog.model import Json
+from watchdog.quantity import quantile
 from watchdog.vitals.reading import Gpu
 
 EMPTY_PERCENT = 5.0
@@ -79,7 +79,7 @@ def _name(gpu: Gpu) -> str:
 def _quantile(samples: list[float], percent: int) -> float | None:
     if len(samples) < ENOUGH:
         return None
-    return round(quantiles(samples, n=100, method="inclusive")[percent - 1], 1)
+    return round(quantile(samples, percent), 1)
 
 
 def _floats(value: Json) -> list[float]:

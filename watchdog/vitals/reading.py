@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from statistics import median
+
+from watchdog.quantity import quantile
 
 MAX_GPUS = 32
 FULL_PERCENT = 90.0
@@ -107,7 +108,7 @@ def _median_of(gpu: Gpu, samples: Sequence[Vitals]) -> Gpu:
 
     def middle(values: list[float | None]) -> float | None:
         known = [value for value in values if value is not None]
-        return median(known) if known else None
+        return quantile(known) if known else None
 
     return replace(
         gpu,

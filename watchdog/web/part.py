@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import structlog
@@ -134,6 +133,8 @@ def _metrics(config: Config) -> Metrics:
 
 
 def _version() -> str:
+    from importlib import metadata  # noqa: PLC0415 - half a MiB
+
     return metadata.version("inference-watchdog")
 
 
