@@ -7,7 +7,7 @@ import time
 import click
 
 from watchdog.cli import EXIT_OK
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 from watchdog.cli.silence import author
 
 
@@ -23,7 +23,7 @@ def command(state_dir: str | None, reason: str, incident_ids: tuple[str, ...]) -
     """
     from watchdog.store import Requests
 
-    with Requests.open(state_dir_of(state_dir)) as requests:
+    with Requests.open(kept_state_dir(state_dir)) as requests:
         for incident_id in incident_ids:
             requests.acknowledge(incident_id, time.time(), reason, author())  # noqa: TID251 - a command is an entry point
             click.echo(f"Incident {incident_id} is acknowledged: no reminders until it ends.")

@@ -12,7 +12,7 @@ import click
 from watchdog.cli import EXIT_OK
 from watchdog.cli.moments import moment
 from watchdog.cli.numbers import FiniteRange
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 
 if TYPE_CHECKING:
     from watchdog.model import Incident
@@ -57,7 +57,7 @@ def command(
 
     now = time.time()  # noqa: TID251 - a command is an entry point
     since = now - days * DAY_S
-    with Reader.open(state_dir_of(state_dir)) as reader:
+    with Reader.open(kept_state_dir(state_dir)) as reader:
         if incident_id is not None:
             return _one(reader, incident_id, now, as_json=as_json)
         if observations or verdict is not None:

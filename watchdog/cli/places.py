@@ -13,7 +13,7 @@ config_option = click.option(
 state_dir_option = click.option(
     "--state-dir",
     metavar="DIR",
-    help="Where state is kept. [default: $STATE_DIRECTORY, else your platform's own place]",
+    help="Where state is kept. [default: `state_dir` of the configuration, $STATE_DIRECTORY, or your platform's place]",
 )
 
 
@@ -37,3 +37,25 @@ def state_dir_of(option: str | None, configured: str | None = None) -> Path:
                 raise click.UsageError(f"the state directory cannot be {chosen}: {place} is a file, not a folder")
             break
     return chosen
+
+
+def kept_state_dir(option: str | None) -> Path:
+    """The same for a command that needs nothing else of a configuration: the one in its usual place is asked.
+
+    Whatever is wrong with that file, or with the rest of it, is no matter of such a command.
+    """
+    return state_dir_of(option, None if option else _configured())
+
+
+def _configured() -> str | None:
+    from watchdog.errors import ConfigError
+    from watchdog.loading import locate
+    from watchdog.loading.document import MAX_BYTES
+    from watchdog.loading.references import SourceError, read_regular
+    from watchdog.loading.salvage import salvage_state_dir
+
+    try:
+        path = locate(None)
+        return salvage_state_dir(read_regular(path, MAX_BYTES)[0], str(path))
+    except (ConfigError, SourceError):
+        return None

@@ -10,7 +10,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.numbers import FiniteRange
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 
 
 @click.command()
@@ -38,7 +38,7 @@ def command(state_dir: str | None, days: float, as_json: bool, html_file: Path |
     from watchdog.store import Reader
 
     now = time.time()  # noqa: TID251 - a command is an entry point
-    with Reader.open(state_dir_of(state_dir)) as reader:
+    with Reader.open(kept_state_dir(state_dir)) as reader:
         report = report_of(reader, span_between(now - days * DAY_S, now, None))
     if html_file is not None:
         from watchdog.overview.report_page import report_page

@@ -12,7 +12,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.moments import moment
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 from watchdog.cli.strangers import doubts
 from watchdog.overview.status import matcher_words, silence_json
 
@@ -52,7 +52,7 @@ def command(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
 
     matcher = matcher_of(labels)
     lasts_s = duration_of(lasts)
-    directory = state_dir_of(state_dir)
+    directory = kept_state_dir(state_dir)
     with Reader.open(directory) as reader:
         unsure = doubts(reader, matcher)
     for doubt in unsure:

@@ -11,7 +11,7 @@ import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
 from watchdog.cli.moments import ago, moment
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 from watchdog.overview.status import Health, matcher_words
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def command(state_dir: str | None, as_json: bool, watch: bool) -> int:
     from watchdog.overview.now import Now
     from watchdog.store import Reader
 
-    place = state_dir_of(state_dir)
+    place = kept_state_dir(state_dir)
     with Reader.open(place) as reader:
         if watch:
             if as_json:

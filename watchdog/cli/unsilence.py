@@ -7,7 +7,7 @@ import time
 import click
 
 from watchdog.cli import EXIT_OK
-from watchdog.cli.places import state_dir_of, state_dir_option
+from watchdog.cli.places import kept_state_dir, state_dir_option
 
 
 @click.command()
@@ -20,7 +20,7 @@ def command(state_dir: str | None, silence_ids: tuple[str, ...]) -> int:
     """
     from watchdog.store import Requests
 
-    with Requests.open(state_dir_of(state_dir)) as requests:
+    with Requests.open(kept_state_dir(state_dir)) as requests:
         for silence_id in silence_ids:
             requests.end_silence(silence_id, time.time())  # noqa: TID251 - a command is an entry point
             click.echo(f"Silence {silence_id} has ended.")

@@ -1,4 +1,7 @@
-"""What of a broken configuration can still be used to tell somebody that it is broken: its receivers."""
+"""What can be taken from a configuration without the rest of it: its receivers, its state directory.
+
+A broken configuration still has somebody to tell; a command about the state needs no receiver and no secret.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from watchdog.loading.document import DocumentError, Entries, Items, Node, Scala
 from watchdog.loading.problems import Place, Problems
 from watchdog.loading.records import Record
 from watchdog.loading.references import References
+from watchdog.loading.scalars import is_nothing
 
 TOP_LEVEL_KEY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
 ENTRY = re.compile(rb"^(?=[ \t]*- )", re.MULTILINE)
@@ -32,6 +36,16 @@ def salvage_receivers(data: bytes, file: str, environ: Mapping[str, str] = os.en
         if settings is not None:
             found.setdefault(settings.name, settings)
     return tuple(found.values())
+
+
+def salvage_state_dir(data: bytes, file: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The `state_dir` in the bytes of `file`, as an absolute path; None if it has none that can be read."""
+    references = References(environ, Path(file).absolute().parent, Problems(file))
+    for key, value in _pairs(data):
+        if isinstance(key, Scalar) and key.text == "state_dir" and isinstance(value, Scalar) and not is_nothing(value):
+            expanded = references.expand(value.text, Place(value.mark), secret=False)
+            return str(references.path(expanded.text)) if expanded is not None else None
+    return None
 
 
 def _settings(record: Record, name: str) -> ReceiverSettings | None:
@@ -65,10 +79,14 @@ def _listed_each(pieces: Iterable[bytes]) -> Iterator[Node]:
 
 def _listed(data: bytes) -> Iterator[Node]:
     """The entries of the list under the key `receivers`; none if this is no readable YAML."""
+    for key, value in _pairs(data):
+        if isinstance(key, Scalar) and key.text == "receivers" and isinstance(value, Items):
+            yield from value.items
+
+
+def _pairs(data: bytes) -> tuple[tuple[Node, Node], ...]:
     try:
         root = read_document(data)
     except DocumentError:
-        return
-    for key, value in root.pairs if isinstance(root, Entries) else ():
-        if isinstance(key, Scalar) and key.text == "receivers" and isinstance(value, Items):
-            yield from value.items
+        return ()
+    return root.pairs if isinstance(root, Entries) else ()
