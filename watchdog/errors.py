@@ -49,3 +49,7 @@ class StoreError(WatchdogError):
 
 class StateLockedError(StoreError):
     """Another watchdog already runs on this state directory."""
+
+
+class StateVersionError(StoreError):
+    """A newer version of this program wrote the state; trying again does not help."""

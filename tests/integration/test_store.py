@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
+from watchdog.cli import main
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
@@ -364,6 +365,25 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="newer inference-watchdog"):
         Store.open(tmp_path, NOW)
     assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+def test_a_service_manager_does_not_try_again_with_a_database_of_a_newer_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(Store.open(tmp_path, NOW).close())
+    database = sqlite3.connect(tmp_path / "state.db")
+    database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    database.close()
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "servers: [{name: a, base_url: 'http://127.0.0.1:9/v1'}]\n"
+        "receivers: [{name: phone, url: 'json://127.0.0.1:9'}]\n"
+    )
+    config.chmod(0o600)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--config", str(config), "--state-dir", str(tmp_path)])
+    assert ended.value.code == 64
+    assert "newer inference-watchdog" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from watchdog.checks.host_examination import Examined
-from watchdog.config import HostSettings, ReceiverSettings, Secret
+from watchdog.config import Config, HostSettings, ReceiverSettings, Secret
 from watchdog.doctor import Finding, Grade
 from watchdog.doctor.asking import Ask, ask_machine, properties
 from watchdog.doctor.hosts import HostLook, judge_hosts
 from watchdog.doctor.keys import examine_key
 from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_python, examine_sleep
+from watchdog.doctor.round import examine_own
 from watchdog.doctor.service import examine_service
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
 from watchdog.kernlog.transcript import Hello
@@ -254,7 +255,17 @@ def test_a_daemon_is_seen_by_what_it_writes() -> None:
 def test_a_state_directory_that_is_not_there_yet_will_be_made(tmp_path: Path) -> None:
     (found,) = examine_state(tmp_path / "a" / "b")
     assert (good(found).grade, f"will be made in {tmp_path}" in found.words) == (Grade.PASS, True)
-    assert read_state(tmp_path / "a" / "b", NOW) is None
+    assert read_state(tmp_path / "a" / "b", NOW) == (None, [])
+
+
+def test_a_state_that_cannot_be_read_is_a_failure_and_no_guess_about_the_receivers(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"SQLite format 3\0" + b"no database at all " * 400)
+    config = Config(receivers=(ReceiverSettings(name="phone", url=Secret("json://127.0.0.1:9")),))
+    found = {finding.area: finding for finding in examine_own(config, tmp_path) if finding.grade is Grade.FAIL}
+    assert set(found) == {"state"}
+    assert "is damaged" in found["state"].words
+    assert good(found["state"]).reason == "unreadable"
+    assert not [finding for finding in examine_own(config, tmp_path) if finding.area in {"receiver", "daemon"}]
 
 
 def test_a_state_directory_that_is_a_file_fails(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     Logs go to standard error, as JSON lines unless that is a terminal. SIGTERM stops it within 5 seconds, SIGHUP
     reloads the configuration; a bad file is refused and the old configuration goes on.
 
-    Exit code 64: the configuration cannot be used, or another daemon uses this state; nothing was started.
+    Exit code 64: the configuration cannot be used, another daemon uses this state, or a newer version wrote it;
+    nothing was started.
     75: the state directory cannot be used now; trying again can help.
     """
     import asyncio
@@ -45,7 +46,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
     judging = [apprise_process.start()]  # the first thing: it takes as long as all our imports, on another core
     from watchdog import logs
-    from watchdog.errors import ConfigError, StateLockedError, StoreError
+    from watchdog.errors import ConfigError, StateLockedError, StateVersionError, StoreError
     from watchdog.loading import load as load_file
     from watchdog.loading import locate
     from watchdog.loading.judge import early_judge
@@ -94,7 +95,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         return EXIT_USAGE
     except StoreError as error:
         complain(f"Nothing was started: {error}")
-        return EXIT_USAGE if isinstance(error, StateLockedError) else EXIT_TRY_AGAIN
+        return EXIT_USAGE if isinstance(error, StateLockedError | StateVersionError) else EXIT_TRY_AGAIN
     return EXIT_OK
 
 

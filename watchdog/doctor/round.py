@@ -55,9 +55,10 @@ def examine_surroundings(ask: Ask, unit: str, label: str) -> list[Finding]:
 def examine_own(config: Config, state_dir: Path) -> list[Finding]:
     """State, daemon, receivers and heartbeat."""
     now = SystemClock().wall()
-    snapshot = read_state(state_dir, now)
-    found = examine_receivers(config.receivers, snapshot, now)
-    found += [*examine_state(state_dir), examine_daemon(snapshot, now)]
+    snapshot, unreadable = read_state(state_dir, now)
+    found = [*examine_state(state_dir), *unreadable]
+    if not unreadable:  # without what is kept, "nothing was ever delivered" would be a guess
+        found = [*examine_receivers(config.receivers, snapshot, now), *found, examine_daemon(snapshot, now)]
     if config.heartbeat is not None:
         words = "cannot see: a ping from here would count as a sign of life, so none was sent"
         found.append(

@@ -12,6 +12,7 @@ from watchdog.config import ReceiverSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.errors import StoreError
 from watchdog.store import Reader, Snapshot
+from watchdog.store.files import DATABASE
 
 ROOM_FAIL_BYTES = 64 << 20
 ROOM_WARN_BYTES = 512 << 20
@@ -20,13 +21,24 @@ PROVEN_WITHIN_S = 30 * 86400.0
 STALE_S = 900.0
 
 
-def read_state(state_dir: Path, now: float) -> Snapshot | None:
-    """What the daemon keeps; None when there is none yet, or it cannot be read."""
+def read_state(state_dir: Path, now: float) -> tuple[Snapshot | None, list[Finding]]:
+    """What the daemon keeps, None when there is none yet; and what is wrong with it when it cannot be read."""
     try:
+        if not (state_dir / DATABASE).exists():
+            return None, []
         with Reader.open(state_dir) as reader:
-            return reader.snapshot(now)
-    except StoreError:
-        return None
+            return reader.snapshot(now), []
+    except (StoreError, OSError) as error:
+        return None, [
+            Finding(
+                area="state",
+                name=str(state_dir),
+                grade=Grade.FAIL,
+                words=str(error),
+                fix="Run this as the account that runs the daemon, and read the daemon's log.",
+                reason="unreadable",
+            )
+        ]
 
 
 def examine_state(state_dir: Path) -> list[Finding]:

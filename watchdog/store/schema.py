@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from watchdog.errors import StoreError
+from watchdog.errors import StateVersionError
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -58,11 +58,11 @@ TABLES = (
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the database to the present version, each step in its own transaction.
 
-    Raises `StoreError` if the database was written by a newer version of this program.
+    Raises `StateVersionError` if the database was written by a newer version of this program.
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
-        raise StoreError(
+        raise StateVersionError(
             f"the state database has version {version}, this program knows {len(MIGRATIONS)}: it was written "
             "by a newer inference-watchdog; upgrade, or point --state-dir elsewhere"
         )
