@@ -111,5 +111,6 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([REMOTE, f"--output={path}", "-"], input=self.data, check=True, capture_output=True)
         self.data.clear()
-        path.chmod(0o640)
-        shutil.chown(path, "root", "systemd-journal")
+        for file in path.parent.glob("*.journal"):  # a full one was set aside under another name
+            file.chmod(0o640)
+            shutil.chown(file, "root", "systemd-journal")
