@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
-import psutil
 import pytest
 
+from tests.support.growth import growth
 from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
 from tests.support.ssh_hosts import BOOT, END, HEADER, HELLO, ssh_host
 from tests.support.sshd import RealHost, real_host
@@ -68,15 +68,10 @@ def filled(machine: RealHost) -> None:
 async def test_a_flood_in_a_real_journal_is_worked_off_in_pages_with_flat_memory(tmp_path: Path) -> None:
     with real_host(tmp_path / "lab") as machine:
         filled(machine)
-        process, most = psutil.Process(), 0
         watch = check(replace(machine.settings(), kernel_log=KernelLogSettings(interval_s=600, timeout_s=60)))
-        before, started = process.memory_info().rss, time.monotonic()
-        scanning = asyncio.create_task(scan(watch))
-        while not scanning.done():
-            most = max(most, process.memory_info().rss)
-            await asyncio.sleep(0.05)
-        took, grown = time.monotonic() - started, (most - before) / 2**20
-        result = scanning.result()
+        started = time.monotonic()
+        result, grown = await growth(scan(watch))
+        took = time.monotonic() - started
         print(f"flood of {LINES} lines: {LINES / took:,.0f} lines a second, {grown:.1f} MiB more memory at most")
         assert condition(result).reason == "ok"
         assert condition(result).measurements["lines"] == LINES

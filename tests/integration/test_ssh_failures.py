@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from tests.support.growth import growth
 from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
 from tests.support.ssh_hosts import END, HEADER, HELLO, Answered, raw_server, scripted, settings, ssh_host
 from tests.support.sshd import PASSPHRASE, RealHost, free_port, real_host
@@ -305,18 +306,31 @@ async def test_only_a_whole_answer_is_a_good_one(tmp_path: Path, journal: Answer
         assert found(result) == fatals(1), "a line that came is told, whatever became of the rest"
 
 
-async def test_a_flood_of_bytes_is_cut_off_without_being_held(tmp_path: Path) -> None:
-    import psutil
-
+@pytest.mark.parametrize(
+    ("word", "lines", "reason"),
+    [
+        ("hello", "y\n" * 100_000, "truncated"),
+        ("journal", "y\n" * 100_000, "corrupt"),
+        ("journal", "x" * 4_000_000 + "\n", "truncated"),
+    ],
+    ids=["greeting", "short lines", "long lines"],
+)
+async def test_a_flood_of_bytes_is_cut_off_without_being_held(
+    tmp_path: Path, word: str, lines: str, reason: str
+) -> None:
     flood = tmp_path / "lab/lab/flood"
     with real_host(tmp_path / "lab", "ForceCommand /run/lab/flood") as host:
-        flood.write_text(f"#!/bin/sh\nprintf '%s' '{HEADER.decode()}'\nexec yes\n")
+        (tmp_path / "lab/lab/lines").write_text(lines)
+        flood.write_text(
+            '#!/bin/sh\nrequest=$(printf %s "${SSH_ORIGINAL_COMMAND##*-- }" | tr -d "\'")\n'
+            f'case $request in "read1 {word}"*) ;; *) exec /run/lab/reader "$request" ;; esac\n'
+            f"printf '%s' '{HEADER.decode()}'\n"
+            "while cat /run/lab/lines; do :; done\n"
+        )
         flood.chmod(0o755)
-        before = psutil.Process().memory_info().rss
-        observation = condition(await scan(check(host.settings())))
-        grown = (psutil.Process().memory_info().rss - before) / 2**20
-    assert observation.reason == "truncated"
-    assert grown < 32, "more than 64 MiB are sent"
+        result, grown = await growth(scan(check(host.settings())))
+    assert condition(result).reason == reason
+    assert grown < 24, "up to 64 MiB are sent"
 
 
 async def test_an_unread_error_stream_does_not_stall_the_answer(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def _lines(session: Session, host: HostSettings, hello: Hello) -> tuple[in
         return 0, "journal", requests.no_permission(host.user)
     try:
         if hello.journalctl and hello.boots:
-            page = requests.Records()
+            page = requests.Records(SAMPLE_LINES)
             await requests.ask(session, f"read1 journal {hello.boot} - {SAMPLE_LINES}", page.take)
             if page.records:
                 return len(page.records), "journal", None

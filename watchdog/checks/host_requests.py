@@ -9,10 +9,12 @@ from watchdog.kernlog import journal, kmsg, transcript
 from watchdog.kernlog.journal import Record
 from watchdog.kernlog.kmsg import RingRecord
 from watchdog.kernlog.transcript import Hello, Transcript
-from watchdog.ssh import Answer, HostError, Reason, Session
+from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, Reason, Session
 
 PAGE_LINES = 4000
 """Records a page: small enough to hold, large enough that a page costs little more than its lines."""
+SHORT_ANSWER_BYTES = 1 << 20
+"""What is no log is short: 400 boots or 400 lines of a crash at most."""
 
 _CORRUPT = ("truncated", "corrupt", "unsupported", "bad message", "ignoring file", "failed to open")
 _PERMISSION = ("insufficient permissions", "permission denied", "not permitted")
@@ -26,16 +28,25 @@ class Asked:
     trouble: HostError | None
 
 
-async def ask(session: Session, request: str, take: Callable[[bytes], None], *, live: bool = False) -> Asked:
-    """Ask `request`; every data line goes to `take`. Raises HostError when the answer is not complete."""
+async def ask(
+    session: Session,
+    request: str,
+    take: Callable[[bytes], None],
+    *,
+    limit_bytes: int = ANSWER_LIMIT_BYTES,
+    live: bool = False,
+) -> Asked:
+    """Ask `request`; every data line goes to `take`. Raises HostError when the answer is not complete.
+
+    That is also when more than `limit_bytes` come, unless it is `live` and never ends.
+    """
     frame = Transcript()
 
     def feed(chunk: bytes) -> None:
         for line in frame.feed(chunk):
             take(line)
 
-    limit = {"limit_bytes": 1 << 62} if live else {}
-    answer = await session.ask(request, feed, live=live, **limit)
+    answer = await session.ask(request, feed, live=live, limit_bytes=1 << 62 if live else limit_bytes)
     _demand_frame(frame, answer, session.user)
     return Asked(frame, _trouble(frame, answer, session.user))
 
@@ -139,7 +150,7 @@ def damaged(count: int) -> HostError | None:
 async def greet(session: Session) -> Hello:
     """Who we are on the host and which boots it shows."""
     lines: list[bytes] = []
-    asked = await ask(session, "read1 hello", lines.append)
+    asked = await ask(session, "read1 hello", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
     greeting = transcript.hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
         raise HostError(
@@ -153,17 +164,24 @@ async def greet(session: Session) -> Hello:
 
 
 class Records:
-    """Collects the records of one page as its lines come in."""
+    """Collects the records of one page as its lines come in; `most` is how many lines were asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = PAGE_LINES) -> None:
         """Empty."""
+        self._most = most
         self.records: list[Record] = []
         self.lines = 0
         self.bad = 0
 
     def take(self, line: bytes) -> None:
-        """Take one data line."""
+        """Take one data line; raises HostError when more come than were asked for: they would have to be held."""
         self.lines += 1
+        if self.lines > self._most:
+            raise HostError(
+                Reason.CORRUPT,
+                f"the host sent more than the {self._most} lines that were asked for",
+                "This is no answer of the reader. Log in by hand and see what the login prints.",
+            )
         record = journal.parse(line)
         if record is None:
             self.bad += 1
@@ -200,5 +218,5 @@ async def ring(session: Session) -> tuple[list[RingRecord], HostError | None]:
 async def crash_records(session: Session) -> tuple[str, ...]:
     """What the firmware kept of a crash, as text lines; empty if it kept nothing or we may not look."""
     lines: list[bytes] = []
-    await ask(session, "read1 pstore", lines.append)
+    await ask(session, "read1 pstore", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
     return tuple(line.decode("ascii", "replace") for line in lines)

@@ -5,6 +5,6 @@ command line stays light; with it comes its server half, which it always loads a
 """
 
 from watchdog.ssh.failure import HostError, Reason
-from watchdog.ssh.session import Answer, Session, reading
+from watchdog.ssh.session import ANSWER_LIMIT_BYTES, Answer, Session, reading
 
-__all__ = ["Answer", "HostError", "Reason", "Session", "reading"]
+__all__ = ["ANSWER_LIMIT_BYTES", "Answer", "HostError", "Reason", "Session", "reading"]

@@ -129,7 +129,7 @@ class Session:
             if taken > limit_bytes:
                 raise HostError(
                     Reason.TRUNCATED,
-                    f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one page",
+                    f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one answer",
                     "This is no kernel log. Log in by hand and see what the login prints.",
                 )
             take(chunk)
