@@ -22,7 +22,7 @@ demo: $(STAMP)  ## the whole story in under two minutes
 	$(BIN)/inference-watchdog demo
 
 test: $(STAMP)  ## everything: first in parallel, then what measures time by itself; what is missing here says so
-	$(BIN)/pytest -n 2 --dist loadgroup -q -m "not alone"
+	$(BIN)/pytest -n 3 --dist loadgroup -q -m "not alone"
 	$(BIN)/pytest -q -m alone
 
 test-fast: $(STAMP)  ## the pure core and the quick integration tests

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.packages import snapshot
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 NEWER = [f"python3.{minor}" for minor in range(11, 20)]
