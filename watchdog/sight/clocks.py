@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from watchdog.quantity import span
+
 JUMP_S = 10.0
 """The clocks may part by this much between two looks: time servers correct a second or two after a start."""
 STALL_S = 10.0
@@ -50,7 +52,7 @@ class Gap:
     @property
     def words(self) -> str:
         """What happened, for a person."""
-        lasted = _span(self.lasted_s)
+        lasted = span(self.lasted_s)
         if self.kind is GapKind.ASLEEP:
             return f"this machine slept for {lasted}, or its clock was set ahead by as much"
         if self.kind is GapKind.STALLED:
@@ -69,17 +71,3 @@ def gap_between(before: Reading, after: Reading, expected_s: float) -> Gap | Non
     if elapsed - expected_s >= STALL_S:
         return Gap(GapKind.STALLED, before.wall, after.wall, elapsed - expected_s)
     return None
-
-
-def _span(seconds: float) -> str:
-    """`40 s`, `6 min`, `3 h 20 min`, `2 d 4 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
