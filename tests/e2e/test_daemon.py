@@ -225,7 +225,7 @@ async def test_test_alert_beside_the_daemon_says_why_a_dead_receiver_got_nothing
     night.daemon.process.send_signal(signal.SIGHUP)
     await until(lambda: night.daemon.saw("reloaded"), what="the reload")
     where = ("--state-dir", night.daemon.state_dir)
-    done = await asyncio.to_thread(run, "test-alert", "--config", config, *where, "--timeout", "4")
+    done = await asyncio.to_thread(run, "test-alert", "--config", config, *where, "--timeout", "12")
     assert done.returncode == 2
     (why,) = [line for line in done.stderr.splitlines() if line.startswith("phone: ")]
     assert "failed in a row" in why
