@@ -13,6 +13,7 @@ _STAMP = re.compile(r"\[ {0,12}(\d{1,10}\.\d{1,9})(?:@\d{1,3})?\] ?")
 _OTHER_STAMP = re.compile(
     r"\[(?: {0,8}[+-]\d{1,9}\.\d{1,9}|\.\.\.| {0,8}[CT]\d{1,8}|[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d(?::\d\d)?"
     r"|(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d{1,9})? \d{4})"
+    r"|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?"
     r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?))\](?:: ?| )?"
 )
 _ISO = re.compile(
@@ -40,7 +41,7 @@ _PROGRAM = re.compile(
 )
 _PROGRAM_ALONE = re.compile(r"[A-Za-z_(][\w./@+()-]{0,63}\[\d{1,10}\]: ?")
 _PREFIXED = re.compile(
-    r"(?:[\w./-]{1,120}:(?:\d{1,9}:)? ?|[\w.-]{1,64} login: {0,4}|[^\s\[\]]{1,80}[#$] ?|\(XEN\) )"
+    r"(?:[\w./-]{1,120}:(?:\d{1,9}:)? ?|[\w.-]{1,64} login: {0,4}|[^\s\[\]]{1,80}[#$] ?|\(XEN\) |kern\.[a-z]{3,7}: )"
     r"(?=\[ {0,12}\d{1,10}\.\d{1,9}\]|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:|kern: {0,8}[a-z]{3,7}: \[)"
 )
 _QUOTED = re.compile(r"(?:[ \t]{0,8}(?:>|&gt;)){1,12} ?|[`|] ?|[-*•] (?!-)")
@@ -52,6 +53,8 @@ _SET_OFF = re.compile(
 )
 """The same and blanks, before what shows by its time that a line begins there; other blanks belong to the message."""
 _INIT = re.compile(r"(?:systemd(?:-[\w-]{1,32})?|cloud-init|dracut[\w-]{0,32}|init|udevd|kmsg)\[\d{1,10}\]: ")
+_OWN = re.compile(r"inference-watchdog(?:\[\d{1,10}\])?: ")
+"""Our own log and alerts quote kernel lines; read back as such they would alert for ever (kernel-logs.md §4)."""
 _DRIVERS = frozenset(
     (
         "nvme",
@@ -102,7 +105,7 @@ def strip_prefix(text: str, year: int | None) -> tuple[str, float | None, float 
     message = text[prefix.place :]
     if message.startswith("#0"):
         message = _CONTROL.sub("\t", message, count=1)
-    if prefix.kernel and _INIT.match(message):
+    if _OWN.match(message) or (prefix.kernel and _INIT.match(message)):
         prefix.kernel = False
     return message, prefix.at, prefix.monotonic_s, prefix.kernel
 
