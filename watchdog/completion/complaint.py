@@ -42,14 +42,14 @@ def complaint_in(payload: Json) -> Complaint | None:
     """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
 
     Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, `{"detail": …}` of FastAPI, flat
-    `{"object": "error", "message": …}` and `{"code": 500, "msg": …}`, and the same inside each other as gateways wrap.
+    `{"object": "error", "message": …}` and `{"code": 500, "msg": …}`, FastChat's `{"text": …, "error_code": 50001}`,
+    and the same inside each other as gateways wrap. An error that says nothing, beside choices, is none.
     """
     if not isinstance(payload, dict):
         return None
-    error = payload.get("error")
-    if isinstance(error, (dict, str, list)) and error:
+    error, choices = payload.get("error"), payload.get("choices")
+    if isinstance(error, (dict, str, list)) and error and not (choices and _says_nothing(error)):
         return _in_error(error, payload)
-    choices = payload.get("choices")
     if isinstance(choices, list):
         # Gateways of the OpenRouter kind put the failure of what is behind them into the choice, under HTTP 200.
         failed = (c["error"] for c in choices if isinstance(c, dict) and isinstance(c.get("error"), dict))
@@ -57,8 +57,9 @@ def complaint_in(payload: Json) -> Complaint | None:
     if payload.get("detail"):
         inner = complaint_in(payload["detail"])
         return inner or Complaint(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")
-    if payload.get("errors"):
-        return Complaint(_text(payload["errors"]), "", _code(payload), "flat")
+    said = payload.get("errors") or (payload.get("text") if payload.get("error_code") else None)
+    if said:
+        return Complaint(_text(said), "", _code(payload), "flat")
     named = _text(payload.get("message")) and any(payload.get(key) for key in ("type", "code", "status"))
     coded = _code(payload) is not None or payload.get("object") == "error" or error is True
     return _build(payload, "flat") if named or coded else None
@@ -71,6 +72,13 @@ def _in_error(error: Json, payload: dict[str, Json]) -> Complaint | None:
         return Complaint(_text(error), "", _code(payload), "nested")
     kind = _text(payload.get("error_type") or payload.get("type"))
     return Complaint(error, kind, _code(payload), "string") if error.strip() else None
+
+
+def _says_nothing(error: Json) -> bool:
+    """Whether an `error` is the empty form of a server that always sends one: nothing filled in, or the code 0."""
+    if not isinstance(error, dict):
+        return False
+    return error.get("code") in (0, "0") or not any(_text(value).strip() for value in error.values())
 
 
 def complaint_of(body: bytes) -> Complaint:
@@ -88,8 +96,13 @@ def complaint_of(body: bytes) -> Complaint:
         return Complaint(payload, form="text")
     found = complaint_in(payload)
     if found is None and isinstance(payload, dict):
-        found = _build(payload, "bare")
+        found = bare_complaint(payload)
     return found or Complaint(text[:_READ], form="text")
+
+
+def bare_complaint(payload: dict[str, Json]) -> Complaint:
+    """What an object says that is no error in any known form: its message, as gateways give it."""
+    return _build(payload, "bare")
 
 
 def looks_like_html(text: str) -> bool:
@@ -105,12 +118,15 @@ def _build(error: dict[str, Json], form: str) -> Complaint:
 
 
 def _code(error: dict[str, Json]) -> int | None:
-    for key in ("code", "status", "status_code"):
+    for key in ("code", "status", "status_code", "error_code"):
         value = error.get(key)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
-            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value // 100 in (429, *range(500, 510)):  # FastChat: 42901, 50002; its 403xx are no HTTP status
+                return value // 100
+            if 400 <= value <= 599:
+                return value
     return None
 
 

@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from watchdog.completion.complaint import Complaint, complaint_in, complaint_of, looks_like_html
+from watchdog.completion.complaint import Complaint, bare_complaint, complaint_in, complaint_of, looks_like_html
 from watchdog.completion.gathered import Gathered
 from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.reason import Reason, alive_by
 from watchdog.completion.refusal import reason_of, wants_other_limit
+from watchdog.model import Json
 
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
 _STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
@@ -82,23 +83,41 @@ def _without_tokens(gathered: Gathered, facts: StreamFacts, comments: int, end: 
 
 def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at_s: float) -> Judgement:
     """The judgement of a reply that is no event stream; adds its text to `gathered`."""
-    if not body.strip():
-        return _blank(content_type, end)
     try:
         payload = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        return _no_json(body, end)
+        return _no_json(body, end) if body.strip() else _blank(content_type, end)
     if isinstance(payload, dict):
         gathered.add(at_s, payload, streamed=False)
     complaint = complaint_in(payload)
     if complaint is not None:
         return complained(complaint, gathered)
     if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list):
-        what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
-        return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
-    if gathered.wrong_type and not gathered.has_text:
-        return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}")
+        return _no_completion(payload)
+    if not gathered.has_text:
+        if gathered.wrong_type:
+            return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}")
+        if not gathered.completion_tokens and _no_message(payload["choices"]):
+            return Judgement(reason=Reason.EMPTY, alive=False, detail="no choice of the reply holds a message")
     return ended(gathered)
+
+
+def _no_completion(payload: Json) -> Judgement:
+    if isinstance(payload, dict):
+        complaint = bare_complaint(payload)  # a gateway's own words, under 200
+        reason = reason_of(200, complaint)
+        if complaint.message and reason is not Reason.SERVER_ERROR:
+            return Judgement(reason=reason, alive=alive_by(reason), detail=complaint.words)
+    what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
+    return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
+
+
+def _no_message(choices: list[Json]) -> bool:
+    """Whether there are choices, and not one holds a message, a delta or a text: no proof of even one token."""
+    parts = ("message", "delta", "text")
+    return bool(choices) and all(
+        isinstance(choice, dict) and all(choice.get(part) is None for part in parts) for choice in choices
+    )
 
 
 def _blank(content_type: str, end: End) -> Judgement:

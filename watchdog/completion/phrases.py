@@ -35,7 +35,7 @@ ENGINE_DEAD = re.compile(
 _BACKENDS = r"(deployment|upstream|backend|worker|server|endpoint|instance|replica|host|responder|node|peer|provider)"
 TUNNEL_DOWN = re.compile(r"err_ngrok_\d+|\b(tunnel|endpoint) .{0,80}\bis offline|\btunnel .{0,80}not found")
 UPSTREAM_DOWN = re.compile(
-    # LiteLLM, Envoy, HAProxy, SGLang router, llama-swap, Cloudflare, API gateways
+    # LiteLLM, Envoy, HAProxy, SGLang router, llama-swap, AIBrix, Cloudflare, API gateways
     r"no (healthy|available|ready|live|active|running) (\w+ )?" + _BACKENDS + r"s?\b"
     r"|no " + _BACKENDS + r"s? (is |are |was |were )?(available|found|ready|healthy|registered|alive|online)"
     r"|could not (establish|open) (a )?connection|proxy error|failure to get a peer"
@@ -44,7 +44,7 @@ UPSTREAM_DOWN = re.compile(
     r"|upstream connect|unable to (reach|connect|start process)|server disconnected|bad gateway"
     r"|upstream (command |process |server )?(\w+ )?(exited|is down|unavailable|unreachable|prematurely)"
     r"|litellm\.serviceunavailableerror|exited prematurely|name or service not known|nodename nor servname"
-    r"|no route to host"
+    r"|no route to host|getting pods for model"
 )
 TIMED_OUT = re.compile(
     r"litellm\.timeout|apitimeouterror|gateway[ -]?time-?out|upstream (request |response )?time"
@@ -76,6 +76,7 @@ NO_SUCH_MODEL = re.compile(
     r"|(could not|cannot|can't|unable to) find .{0,40}\bmodel"
     r"|no (\w+ )?(router|handler|" + _BACKENDS + r")s?( found)? for .{0,30}model|no endpoints found for\b"
     r"|\bmodels?\b.{0,60} (has|have) not been (loaded|deployed|registered|found)"
+    r"|\bonly .{1,120} allowed now, your model"  # FastChat
     r"|model (is |was |has been )?unloaded|not a valid model (id|name)|deployments? for model|try pulling"
 )
 NONE_LOADED = re.compile(

@@ -65,6 +65,8 @@ def reason_of(status: int, complaint: Complaint) -> Reason:
         status = complaint.code or _status_by_kind(complaint.kind.lower())
         if complaint.code is None and complaint.form == "string" and phrases.NO_SUCH_PATH.search(complaint.haystack):
             return Reason.NOT_FOUND  # LM Studio: "Unexpected endpoint or method. … Returning 200 anyway"
+    elif status == 400 and complaint.code is not None and (complaint.code >= 500 or complaint.code == 429):
+        status = complaint.code  # FastChat says everything under 400, and what it is in the body
     if status in (401, 403, 407):
         return Reason.AUTH
     by_words = _by_words(status, complaint)
