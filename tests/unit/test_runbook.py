@@ -22,6 +22,10 @@ NO_INCIDENT = {"self/plan", "self/maintenance"}
 """Places in the store, no alerts."""
 
 
+def test_the_runbook_is_what_its_tables_give() -> None:
+    assert RUNBOOK == generator.runbook(), AGAIN
+
+
 def test_the_hand_written_part_names_every_reason_and_no_other() -> None:
     assert set(generator.GENERATION) == set(Generation)
     assert set(generator.HOST) == set(Host)
