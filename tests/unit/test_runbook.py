@@ -23,7 +23,7 @@ NO_INCIDENT = {"self/plan", "self/maintenance"}
 
 
 def test_the_runbook_is_what_its_tables_give() -> None:
-    assert RUNBOOK == generator.runbook(), AGAIN
+    assert generator.runbook() == RUNBOOK, AGAIN
 
 
 def test_the_hand_written_part_names_every_reason_and_no_other() -> None:
