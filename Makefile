@@ -41,6 +41,7 @@ bench: $(STAMP)  ## budgets of docs/benchmarks.md, as ratios in one run; SECONDS
 	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.idle --seconds $${SECONDS_IDLE:-600}
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.fleet
 	$(BIN)/python -m benchmarks.latency
 
 lock:  ## needs uv; writes hash-pinned requirements that name no index host
