@@ -35,6 +35,7 @@ async def _probe(url: str, timeout_s: float = 0.6, client: ChatClient | None = N
         return await GenerationCheck(server, own).probe(None, 1000.0)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("player", "reason"),
     [
@@ -149,6 +150,7 @@ async def test_a_name_that_does_not_exist_is_a_dns_fault() -> None:
     assert outcome.reason.value == "dns"
 
 
+@pytest.mark.alone
 async def test_a_name_server_that_hangs_delays_neither_its_own_verdict_nor_others() -> None:
     release = threading.Event()
 
@@ -167,6 +169,7 @@ async def test_a_name_server_that_hangs_delays_neither_its_own_verdict_nor_other
     assert elapsed < 0.8
 
 
+@pytest.mark.alone
 async def test_a_hanging_metrics_page_is_evidence_and_delays_nothing() -> None:
     async with LlmServer(routes(rig.silence, metrics=rig.silence)) as server:
         started = time.perf_counter()
