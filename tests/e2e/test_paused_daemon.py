@@ -17,7 +17,7 @@ from watchdog.demo.rig import Rig
 from watchdog.store import Reader
 
 pytestmark = pytest.mark.slow
-PAUSE_S = 13.0
+PAUSE_S = 17.0
 """Longer than what counts as standing still, and than every deadline below."""
 
 

@@ -26,7 +26,7 @@ log = structlog.get_logger("selfwatch")
 ROAD_KEY = "self/road"
 LOOP_KEY = "self/loop"
 LATE_PREFIX = "self/late/"
-FEEL_S = 2.0
+FEEL_S = 5.0
 """A pause is noticed that lasts `sight.STALL_S` longer than this; every look wakes an idle process."""
 SURVEY_S = 900.0
 """How often it is seen whether the router still answers, and what the targets' names mean."""
