@@ -26,7 +26,7 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
     rules: list[Rule] = []
     for name in settings.files:
         rules += read_rule_file(Path(name))
-    if rules:
+    if rules:  # without any, an idle daemon need not load Hyperscan for this
         check_rules(rules)
     return RuleSet((*rules, *packaged_rules())).changed(settings.disable, settings.severity)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from watchdog.checks.host_requests import SHORT_ANSWER_BYTES
 from watchdog.clock import Clock
 from watchdog.kernlog.transcript import Transcript
 from watchdog.ssh import HostError, Reason, Session
 from watchdog.vitals import Vitals, read_vitals
 
-LONGEST_ANSWER_BYTES = 1 << 20
 _GRACE_S = 0.2
 """After the trailer the connection may say so much longer that all is over; then it is left alone."""
 
@@ -38,7 +38,7 @@ async def look(session: Session, clock: Clock) -> Looked:
         if frame.trailer is not None:
             over.set()
 
-    asking = asyncio.create_task(session.ask("read1 vitals", feed, limit_bytes=LONGEST_ANSWER_BYTES))
+    asking = asyncio.create_task(session.ask("read1 vitals", feed, limit_bytes=SHORT_ANSWER_BYTES))
     waiting = asyncio.create_task(over.wait())
     try:
         await asyncio.wait({asking, waiting}, return_when=asyncio.FIRST_COMPLETED)
