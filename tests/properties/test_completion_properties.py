@@ -14,7 +14,7 @@ from watchdog.completion.judgement import Judgement
 from watchdog.completion.reason import PASSING, Reason
 from watchdog.completion.refusal import reason_of
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
-from watchdog.completion.sse import EventReader
+from watchdog.completion.sse import Broken, EventReader
 from watchdog.engines.exposition import read_metrics
 from watchdog.engines.movement import compare
 from watchdog.engines.sample import as_json, from_json
@@ -122,8 +122,10 @@ def test_a_reply_of_unlimited_size_is_cut_at_the_limit(size: int, unit: bytes) -
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_read_as_events_without_an_exception(data: bytes) -> None:
     reader = EventReader()
-    list(reader.feed(data))
-    list(reader.end())
+    events, last = list(reader.feed(data)), list(reader.end())
+    assert (len(events) + len(last)) * len(b"data:1") <= len(data), "no event is shorter"
+    assert not any(isinstance(event, Broken) for _, event in last), "what breaks off is no broken event"
+    assert list(reader.end()) == []
 
 
 _LINES = st.lists(
