@@ -15,10 +15,9 @@ from typing import Any, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from watchdog.config import Config, HttpMethod, Secret, Size
-from watchdog.loading.document import Entries, Items, Node, Scalar, read_document
-from watchdog.loading.limits import LIMITS
 from watchdog.loading.records import bare, hints_of, keys_of, may_be_nothing
-from watchdog.loading.scalars import written_duration, written_size
+from watchdog.loading.scalars import LIMITS, written_duration, written_size
+from watchdog.loading.yaml_tree import Entries, Items, Node, Scalar, read_document
 from watchdog.model import Severity, Weekday
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from watchdog.checks.generation_words import advice_for
+from watchdog.checks.generation_report import advice_for
 from watchdog.completion.reason import Reason as Generation
 from watchdog.completion.reason import severity_of
 from watchdog.config import RulesSettings

@@ -24,16 +24,16 @@ from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult, Observation
-from watchdog.neighbourhood import Neighbourhood
 from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan, maintenance_to_json
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
-from watchdog.service_manager import FailedStarts, ServiceManager
+from watchdog.selfwatch.local_network import Neighbourhood
 from watchdog.standby import StandbyWatch
 from watchdog.store import MAINTENANCE, PLAN, Store
-from watchdog.web.part import WebPart
+from watchdog.systemd import FailedStarts, ServiceManager
+from watchdog.web.lifecycle import WebPart
 
 log = structlog.get_logger("daemon")
 

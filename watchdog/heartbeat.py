@@ -14,11 +14,11 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from watchdog.chat.road import trouble_of
+from watchdog.chat.connection import trouble_of
 from watchdog.clock import Clock
 from watchdog.config import HeartbeatSettings, HttpMethod
 from watchdog.ingest import Ingest
-from watchdog.ingest.own import own_observation
+from watchdog.ingest.self_report import own_observation
 from watchdog.model import CheckResult, Verdict
 
 log = structlog.get_logger("heartbeat")

@@ -7,10 +7,10 @@ import asyncio
 import aiohttp
 import structlog
 
-from watchdog.chat.road import trouble_of
+from watchdog.chat.connection import trouble_of
 from watchdog.clock import Clock
 from watchdog.ingest import Ingest
-from watchdog.ingest.own import own_observation
+from watchdog.ingest.self_report import own_observation
 from watchdog.model import CheckResult, Verdict
 from watchdog.policy import Standby
 

@@ -18,8 +18,7 @@ from tests.support.rig import DaemonProcess, until
 from tests.support.sshd import free_port
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
-from watchdog.demo.phone import Alert
-from watchdog.demo.rig import Rig
+from watchdog.demo.rig import Alert, Rig
 from watchdog.store import Reader
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from tests.support.months import write_month
 from tests.support.station import configuration
 from tests.support.web_server import Served, served
 from watchdog.overview.report import report_of
-from watchdog.overview.report_page import report_page
-from watchdog.overview.span import span_between
+from watchdog.overview.report_render import report_page
+from watchdog.overview.statistics import span_between
 from watchdog.store import Reader, Store
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

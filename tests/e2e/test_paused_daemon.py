@@ -12,8 +12,7 @@ from aiohttp import web
 
 from tests.support.rig import DaemonProcess, until
 from watchdog.demo.llm import Mode
-from watchdog.demo.phone import Alert
-from watchdog.demo.rig import Rig
+from watchdog.demo.rig import Alert, Rig
 from watchdog.store import Reader
 
 pytestmark = pytest.mark.slow

@@ -118,7 +118,7 @@ def test_the_rules_are_valid_and_do_what_their_tests_say() -> None:
 def test_every_metric_that_rules_and_dashboard_name_exists() -> None:
     """A renamed metric would leave a rule that never fires."""
     from tests.support.station import configuration
-    from watchdog.metrics import Metrics, Reading
+    from watchdog.web.metrics import Metrics, Reading
 
     metrics = Metrics(configuration(), version="1")
     exposed = set(re.findall(r"^# TYPE (\S+)", metrics.exposition("", Reading())[0].decode(), re.MULTILINE))

@@ -12,7 +12,7 @@ import pytest
 from tests.support.installed import CONFIG, STATE, UNIT, Installed
 from tests.support.nspawn import container
 from tests.support.packages import Packages, as_version
-from watchdog.neighbourhood import LINUX_ROUTES
+from watchdog.selfwatch.local_network import LINUX_ROUTES
 
 pytestmark = [
     pytest.mark.slow,

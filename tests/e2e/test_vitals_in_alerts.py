@@ -12,8 +12,7 @@ import pytest
 from tests.support.rig import DaemonProcess, until
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
-from watchdog.demo.phone import Alert
-from watchdog.demo.rig import Rig
+from watchdog.demo.rig import Alert, Rig
 
 pytestmark = pytest.mark.slow
 HUNG = "echo '0, NVIDIA H200, 100, 127.2, 39, 1833, 143771, 0'; echo '1, NVIDIA H200, 0, 124.9, 44, 1833, 143771, 0'"

@@ -11,8 +11,8 @@ from tests.support.scenes import FROZEN, GIB, gpu
 from tests.support.station import KEY, Station, line_seen, observed
 from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
-from watchdog.overview.now import Now
 from watchdog.overview.report import incident_json
+from watchdog.overview.status import Now
 from watchdog.store import Reader
 
 

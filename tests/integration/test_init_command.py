@@ -183,7 +183,7 @@ def test_the_system_service_gets_secrets_and_key_as_credentials(
 ) -> None:
     """Its account may not read what root keeps for itself; systemd hands it over (units/inference-watchdog.service)."""
     config = tmp_path / "config.yaml"
-    monkeypatch.setattr("watchdog.cli.unit_files.SYSTEM_CONFIG", str(config))
+    monkeypatch.setattr("watchdog.cli.service.SYSTEM_CONFIG", str(config))
     monkeypatch.setattr("sys.platform", "linux")
     flags = ["--url", "127.0.0.1:1", "--host", "head=monitor@192.0.2.10", "--no-ssh", "--no-test", "--yes"]
     flags += ["--receiver", "json://127.0.0.1:9/t0ken-of-the-phone", "--output", str(config)]

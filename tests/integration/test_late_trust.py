@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.certificate import self_signed
 from tests.support.llm_server import LlmServer, chat_reply, reply_with, routes
-from watchdog.chat.late_trust import late_context
+from watchdog.chat.lazy_tls import late_context
 
 ASK = """
 import asyncio, ssl, sys

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.cli.notify_failure import Ending, failure_text
-from watchdog.demo.phone import Alert, Phone
+from watchdog.demo.rig import Alert, Phone
 from watchdog.loading.salvage import salvage_receivers
 
 ENDED = {"MONITOR_SERVICE_RESULT": "exit-code", "MONITOR_EXIT_CODE": "exited", "MONITOR_EXIT_STATUS": "64"}

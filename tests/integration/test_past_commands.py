@@ -16,12 +16,11 @@ from rich.console import Console
 from tests.support.months import write_month
 from tests.support.station import KEY, Station, observed
 from watchdog.cli import EXIT_WARNING, cli
-from watchdog.cli.status import exit_code
-from watchdog.cli.status_watch import watch
+from watchdog.cli.status import exit_code, watch_status
 from watchdog.model import Verdict
 from watchdog.overview.report import blind_times, report_json, report_of
-from watchdog.overview.report_text import report_text
-from watchdog.overview.span import span_between
+from watchdog.overview.report_render import report_text
+from watchdog.overview.statistics import span_between
 from watchdog.overview.status import Health
 from watchdog.store import BlindWindow, Reader
 
@@ -156,7 +155,7 @@ async def _run(station: Station, verdicts: Sequence[Verdict]) -> None:
 def test_status_watch_draws_the_whole_state_and_takes_nothing_as_markup(month: Path) -> None:
     screen = Console(file=io.StringIO(), force_terminal=True, width=160, height=50, color_system=None)
     with Reader.open(month) as reader:
-        health = watch(reader, screen, rounds=1)
+        health = watch_status(reader, screen, rounds=1)
     assert health is Health.FIRING
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     for words in ("FIRING", "generation/deepseek", "kernel_log/worker", "in 85s", "CmpltTO", "silence on host=worker"):

@@ -14,8 +14,7 @@ import pytest
 
 from tests.support.llama_server import llama_server, tiny_model
 from watchdog.chat import ChatClient
-from watchdog.chat.request import endpoint_of
-from watchdog.completion.question import question
+from watchdog.chat.endpoint import endpoint_of, question
 from watchdog.config import ProbeSettings, ServerSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.alone]

@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.station import KEY, Station, configuration
 from watchdog.cli import main
-from watchdog.cli.moments import moment
 from watchdog.config import MaintenanceSettings
 from watchdog.model import CheckResult, Weekday
 from watchdog.policy import maintenance_to_json
 from watchdog.store import MAINTENANCE, PLAN
+from watchdog.text import full_timestamp
 
 NOW = 1_795_000_000.0
 
@@ -59,7 +59,7 @@ async def test_a_planned_swap_of_the_model_is_one_command_and_its_end_speaks_onl
         where = ("--state-dir", str(tmp_path))
         assert run("silence", *where, "--for", "2h", "--reason", "swap to Qwen", "server=deepseek") == 0
         said = capsys.readouterr().out
-        assert f"until {moment(NOW + 7200)}" in said
+        assert f"until {full_timestamp(NOW + 7200)}" in said
         await station.pass_time(60)
         for _ in range(5):
             await station.fail()
@@ -250,7 +250,7 @@ async def test_status_shows_the_next_maintenance_window_in_its_own_zone(
         run("status", "--state-dir", str(tmp_path))
         shown = capsys.readouterr().out
         assert "maintenance weekly on server=deepseek: next Sun 2026-11-22 02:30 CET (UTC+01:00), for 1h" in shown
-        assert f"maintenance switch on host=*: now, until {moment(NOW + 60)}" in shown
+        assert f"maintenance switch on host=*: now, until {full_timestamp(NOW + 60)}" in shown
         assert "maintenance over" not in shown
         found = (await status(tmp_path, capsys))["maintenance"]
         assert [row["now"] is None for row in found] == [True, False, True]

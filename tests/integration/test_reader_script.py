@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.kernlog.transcript import Transcript, hello
+from watchdog.journal.frame import Transcript, hello
 from watchdog.ssh.session import script
 
 SETTINGS = r"\+ (set -u|export LC_ALL PATH|\w+=\S+( \w+=\S+)*)$"
@@ -164,15 +164,17 @@ def test_pstore_and_the_ring_buffer_have_a_frame_too(name: str) -> None:
 
 @pytest.mark.real
 def test_the_ring_buffer_is_read_to_its_end_with_its_numbers() -> None:
-    from watchdog.kernlog import kmsg
+    from watchdog.journal import records as journal_records
 
     status, frame, lines = run(["sh"], "read1 kmsg")
     if status == 77:
         pytest.skip("this user may not read /dev/kmsg")
-    numbers = [record.sequence for record in map(kmsg.parse, lines) if record is not None]
+    numbers = [record.sequence for record in map(journal_records.parse_kmsg, lines) if record is not None]
     assert frame.complete
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
-    assert not [line for line in lines if kmsg.parse(line) is None and not kmsg.is_continuation(line)]
+    assert not [
+        line for line in lines if journal_records.parse_kmsg(line) is None and not journal_records.is_continuation(line)
+    ]
 
 
 def test_the_environment_of_the_login_does_not_reach_journalctl() -> None:
@@ -222,7 +224,7 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
             calls = rf"\.({names})\("
             runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
         runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
-    assert speaks_ssh == {f"ssh/{name}.py" for name in ("login", "naming", "offered", "own_key", "session")}
+    assert speaks_ssh == {f"ssh/{name}.py" for name in ("errors", "host_key", "login", "session")}
     assert runs_remotely == ["ssh/session.py: create_process"]
     assert runs_ssh_here == []
 

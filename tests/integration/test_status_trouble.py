@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.station import KEY, Station
 from watchdog.cli import main
-from watchdog.store.presence import holder
+from watchdog.store.files import holder
 
 NOW = 1_795_000_000.0
 

@@ -20,8 +20,7 @@ from watchdog.cli import main
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
-from watchdog.store.files import refusal
-from watchdog.store.schema import MIGRATIONS
+from watchdog.store.files import MIGRATIONS, refusal
 
 NOW = 1_795_000_000.0
 DAY_S = 86400.0

@@ -22,11 +22,11 @@ from tests.unit.test_html import HOSTILE, parsed
 from watchdog.config import Secret, WebSettings
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Evidence, Silence, Verdict
-from watchdog.overview.scene import Scene
-from watchdog.overview.span import Length
+from watchdog.overview.page_data import Scene
+from watchdog.overview.statistics import Length
 from watchdog.store import PLAN, BlindWindow, Commit, Reader, Store
 from watchdog.web.page import page as page_of
-from watchdog.web.reading import blind_seconds
+from watchdog.web.server import blind_seconds
 
 NOW = 1_795_970_000.0
 TOKEN = "0123456789abcdef-token"
@@ -346,7 +346,13 @@ def test_blind_time_counts_once_and_only_since_our_start(
 
 
 def test_a_daemon_without_a_page_loads_no_web_server_and_no_counters() -> None:
-    heavy = ("aiohttp.web", "prometheus_client", "watchdog.web.server", "watchdog.metrics", "watchdog.overview.html")
+    heavy = (
+        "aiohttp.web",
+        "prometheus_client",
+        "watchdog.web.server",
+        "watchdog.web.metrics",
+        "watchdog.overview.html",
+    )
     code = f"import sys, watchdog.daemon; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,16 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.llm_server import RESPONSES, expectation, recorded_names
-from watchdog.completion.complaint import complaint_of
-from watchdog.completion.ending import End
-from watchdog.completion.judgement import Judgement
-from watchdog.completion.reason import PASSING, Reason
-from watchdog.completion.refusal import reason_of
+from watchdog.completion.error_body import complaint_of, reason_of
+from watchdog.completion.reason import PASSING, Judgement, Reason
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.sse import Broken, EventReader
-from watchdog.engines.exposition import read_metrics
+from watchdog.completion.verdict import End
+from watchdog.engines.metrics import as_json, from_json, read_metrics
 from watchdog.engines.movement import compare
-from watchdog.engines.sample import as_json, from_json
 
 _ENDS = {"complete": End.COMPLETE, "eof": End.CUT, "hang": End.DEADLINE}
 _KEYS = st.sampled_from(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.kernel_corpus import copied_lines
 from watchdog.errors import RuleError
-from watchdog.kernlog.blocks import LogScan
+from watchdog.kernlog.file_scan import LogScan
 from watchdog.kernlog.lines import Origin, parse_line
 from watchdog.kernlog.matcher import Matcher, check_rules
 from watchdog.kernlog.patterns import parse_pattern

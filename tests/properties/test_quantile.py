@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.quantity import quantile
+from watchdog.text import quantile
 
 SAMPLES = st.lists(st.floats(0, 1e6), min_size=2, max_size=40)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.pretended_journal import Identity, PretendedJournal
-from watchdog.kernlog.page import Loss, Page
-from watchdog.kernlog.reading import Reading
+from watchdog.journal.boot import Loss, Page
+from watchdog.journal.reading import Reading
 from watchdog.model import Json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.kernlog.text_finder import TextFinder
+from watchdog.kernlog.matcher import TextFinder
 from watchdog.rulebook import load_rules
 
 TEXTS = sorted({text for rule in load_rules().rules for branch in rule.branches for text in branch.texts})

@@ -13,10 +13,10 @@ from typing import Self
 from tests.support.station import Station, configuration, observed
 from watchdog.config import Config
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
-from watchdog.neighbourhood import Door, Neighbourhood
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
-from watchdog.sight import Answer, Knock, Look
+from watchdog.selfwatch.attribution import Answer, Knock, Look
+from watchdog.selfwatch.local_network import Door, Neighbourhood
 
 ROUTER = "192.0.2.1"
 

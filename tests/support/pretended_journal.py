@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from watchdog.kernlog.journal import Record, RecordKind
-from watchdog.kernlog.transcript import Hello
+from watchdog.journal.frame import Hello
+from watchdog.journal.records import Record, RecordKind
 
 RING_LINES = 1300
 """What a kernel ring buffer of 128 KiB holds."""

@@ -7,8 +7,8 @@ import sys
 
 from tests.support.station import observed
 from watchdog.clock import SystemClock
-from watchdog.neighbourhood import Door, Neighbourhood
-from watchdog.selfwatch.road import OwnRoad
+from watchdog.selfwatch.local_network import Door, Neighbourhood
+from watchdog.selfwatch.own_network import OwnRoad
 
 
 async def main(server: str, port: int) -> None:

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from tests.support.clock import ManualClock
 from watchdog.config import Config, WebSettings
-from watchdog.metrics import Metrics
 from watchdog.model import Observation
 from watchdog.store import Store
+from watchdog.web.metrics import Metrics
 from watchdog.web.server import RETRY_S, Sources, WebServer
 
 

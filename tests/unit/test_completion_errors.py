@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from watchdog.completion.ending import End
 from watchdog.completion.reply import Reply
+from watchdog.completion.verdict import End
 
 
 def _reason(status: int, body: bytes, content_type: str = "application/json") -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from watchdog.completion.ending import End
-from watchdog.completion.judgement import Judgement
+from watchdog.completion.reason import Judgement
 from watchdog.completion.reply import Reply
-from watchdog.completion.think import split_thinking
+from watchdog.completion.text import split_thinking
+from watchdog.completion.verdict import End
 
 
 def _plain(message: Any, finish: Any = "length", end: End = End.COMPLETE, **more: Any) -> Judgement:

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.checks.host_examination import Examined
+from watchdog.checks.examination import Examined
 from watchdog.config import Config, HostSettings, ReceiverSettings, Secret
 from watchdog.doctor import Finding, Grade
-from watchdog.doctor.asking import Ask, ask_machine, properties
-from watchdog.doctor.hosts import HostLook, judge_hosts
-from watchdog.doctor.keys import examine_key
-from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_python, examine_sleep
+from watchdog.doctor.finding import Ask, ask_machine, properties
+from watchdog.doctor.hosts import HostLook, examine_key, judge_hosts
+from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_python, examine_service, examine_sleep
 from watchdog.doctor.round import examine_own
-from watchdog.doctor.service import examine_service
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
-from watchdog.kernlog.transcript import Hello
+from watchdog.journal.frame import Hello
 from watchdog.ssh import HostError, Reason
 from watchdog.store import ReceiverView, Snapshot
 

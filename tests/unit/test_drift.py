@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watchdog.completion.drift import Speed, drift_of
+from watchdog.overview.drift import Speed, drift_of
 
 NOW = 1_000_000.0
 

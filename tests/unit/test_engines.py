@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from watchdog.engines.catalog import loaded_models, served_models
-from watchdog.engines.exposition import read_metrics
+from watchdog.engines.metrics import EngineSample, read_metrics
 from watchdog.engines.movement import Movement, compare
-from watchdog.engines.sample import EngineSample
+from watchdog.engines.table import loaded_models, served_models
 
 
 def _read(*lines: str) -> EngineSample:

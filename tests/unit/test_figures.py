@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.model import Verdict
-from watchdog.overview.figures import Share, Spread, percentile
+from watchdog.overview.format import percent
 from watchdog.overview.plot import nice_top
-from watchdog.overview.series import series_of
-from watchdog.overview.span import Length, Span, span_of
-from watchdog.overview.words import percent
+from watchdog.overview.statistics import Length, Share, Span, Spread, percentile, series_of, span_of
 from watchdog.store import Sample
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.kernlog import journal, kmsg
-from watchdog.kernlog.journal import RecordKind, records_between, same_entry
+from watchdog.journal import records as journal_records
+from watchdog.journal.records import RecordKind, records_between, same_entry
 
 BASE = {
     "__CURSOR": "s=1;i=2;b=3",
@@ -24,8 +24,8 @@ BASE = {
 }
 
 
-def parse(**changes: object) -> journal.Record:
-    record = journal.parse(json.dumps({**BASE, **changes}).encode())
+def parse(**changes: object) -> journal_records.Record:
+    record = journal_records.parse_journal(json.dumps({**BASE, **changes}).encode())
     assert record is not None
     return record
 
@@ -84,24 +84,27 @@ def test_a_user_cannot_forge_lost_lines() -> None:
 
 @pytest.mark.parametrize("field", ["__CURSOR", "_BOOT_ID", "__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP"])
 def test_an_object_without_its_place_is_no_record(field: str) -> None:
-    assert journal.parse(json.dumps({key: value for key, value in BASE.items() if key != field}).encode()) is None
+    assert (
+        journal_records.parse_journal(json.dumps({key: value for key, value in BASE.items() if key != field}).encode())
+        is None
+    )
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: json.dumps(text).encode()))
 def test_parsing_never_fails_on_any_bytes(line: bytes) -> None:
-    assert journal.parse(line) is None
-    ring = kmsg.parse(line)
+    assert journal_records.parse_journal(line) is None
+    ring = journal_records.parse_kmsg(line)
     assert ring is None or ring.sequence >= 0
 
 
 @given(st.dictionaries(st.sampled_from(sorted(BASE)), st.none() | st.integers() | st.text() | st.lists(st.integers())))
 def test_parsing_never_fails_on_fields_of_any_type(changes: dict[str, object]) -> None:
-    record = journal.parse(json.dumps({**BASE, **changes}).encode())
+    record = journal_records.parse_journal(json.dumps({**BASE, **changes}).encode())
     assert record is None or isinstance(record.kind, RecordKind)
 
 
 def test_deeply_nested_json_is_no_record() -> None:
-    assert journal.parse(b"[" * 100_000) is None
+    assert journal_records.parse_journal(b"[" * 100_000) is None
 
 
 def test_cursors_of_one_numbering_tell_how_many_records_lie_between() -> None:
@@ -125,26 +128,26 @@ def test_a_part_of_a_cursor_may_hold_another_equals_sign() -> None:
 
 
 def test_a_ring_record_gives_sequence_stamp_and_text_with_its_escapes_undone() -> None:
-    record = kmsg.parse(b"3,812,1234567,-,caller=T1;usb 1-1: caf\\xe9 back\\x5cslash")
+    record = journal_records.parse_kmsg(b"3,812,1234567,-,caller=T1;usb 1-1: caf\\xe9 back\\x5cslash")
     assert record is not None
     assert (record.sequence, record.stamp_us, record.from_kernel) == (812, 1234567, True)
     assert record.message == "usb 1-1: caf\\xe9 back\\slash"
 
 
 def test_a_ring_record_of_another_facility_is_not_the_kernels() -> None:
-    record = kmsg.parse(b"12,1,2,-;written by root")
+    record = journal_records.parse_kmsg(b"12,1,2,-;written by root")
     assert record is not None
     assert not record.from_kernel
 
 
 def test_fields_and_empty_lines_between_ring_records_are_no_damage() -> None:
-    assert kmsg.parse(b" SUBSYSTEM=pci") is None
-    assert kmsg.is_continuation(b" SUBSYSTEM=pci")
-    assert kmsg.is_continuation(b"")
-    assert not kmsg.is_continuation(b"what is this")
+    assert journal_records.parse_kmsg(b" SUBSYSTEM=pci") is None
+    assert journal_records.is_continuation(b" SUBSYSTEM=pci")
+    assert journal_records.is_continuation(b"")
+    assert not journal_records.is_continuation(b"what is this")
 
 
 def test_the_loss_between_two_sequence_numbers_is_exact() -> None:
-    assert kmsg.lost_before(8135, 8125) == 9
-    assert kmsg.lost_before(8126, 8125) == 0
-    assert kmsg.lost_before(5, 8125) == 0
+    assert journal_records.lost_before(8135, 8125) == 9
+    assert journal_records.lost_before(8126, 8125) == 0
+    assert journal_records.lost_before(5, 8125) == 0

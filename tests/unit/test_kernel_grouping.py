@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.kernlog.aftermath import Aftermath
+from watchdog.kernlog.correlation import NEARBY_LINES, Aftermath
 from watchdog.kernlog.grouping import MAX_DEVICES, MAX_LINES_SHOWN, observations
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kernlog.records import NEARBY_LINES
 from watchdog.model import Json, Nature, Observation, Severity, Verdict
 from watchdog.rulebook import load_rules
 

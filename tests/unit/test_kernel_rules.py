@@ -16,7 +16,7 @@ from tests.support.kernel_corpus import (
     in_place_lines,
 )
 from watchdog.errors import RuleError
-from watchdog.kernlog.blocks import LogScan
+from watchdog.kernlog.file_scan import LogScan
 from watchdog.kernlog.lines import Origin, parse_line
 from watchdog.kernlog.matcher import Matcher, check_rules
 from watchdog.kernlog.rules import Rule

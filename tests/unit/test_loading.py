@@ -16,10 +16,10 @@ from tests.support.config_files import ENVIRON, accepting, lay_out
 from watchdog.config import Config, ProbeSettings, Secret, Size
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load, locate, read
-from watchdog.loading.limits import LIMITS, LINES_ALLOWED, ONE_OR_MORE
 from watchdog.loading.receivers import may_hold_token
 from watchdog.loading.records import bare, fields_of, hints_of, keys_of
 from watchdog.loading.references import too_open
+from watchdog.loading.scalars import LIMITS, LINES_ALLOWED, ONE_OR_MORE
 from watchdog.model import Severity
 
 SHIPPED = Path(__file__).parents[2] / "config"

@@ -13,7 +13,7 @@ import yaml
 
 from tests.support.config_files import ENVIRON, FIXTURES, SECRETS, accepting, asking_apprise, lay_out
 from watchdog.errors import ConfigError
-from watchdog.loading import document, load, read
+from watchdog.loading import load, read, yaml_tree
 
 BAD = sorted((FIXTURES / "bad").glob("*.yaml"))
 OPEN_TO_ALL = ("world-readable-config-with-a-secret",)
@@ -127,7 +127,7 @@ def test_a_hostile_file_is_refused_quickly(text: str) -> None:
 
 def test_both_parsers_refuse_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where PyYAML was built without libyaml its pure parser does the work; places may differ, secrets stay hidden."""
-    monkeypatch.setattr(document, "PARSER", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_tree, "PARSER", yaml.SafeLoader)
     for bad in BAD:
         path = lay_out(tmp_path, bad, mode=0o644 if bad.stem in OPEN_TO_ALL else 0o600)
         assert problems_of(path)

@@ -22,7 +22,7 @@ def run(program: str, *arguments: str) -> str:
 def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> None:
     program = """
         import sys
-        from watchdog.loading.judge import judge_apart
+        from watchdog.loading.url_check import judge_apart
         print(judge_apart(sys.argv[1:])())
         print("apprise" in sys.modules)
     """
@@ -33,7 +33,7 @@ def test_a_judge_that_is_started_early_answers_once_and_later_questions_too() ->
     program = """
         import sys
         from watchdog import apprise_process
-        from watchdog.loading.judge import early_judge
+        from watchdog.loading.url_check import early_judge
         with early_judge(apprise_process.start()) as judge:
             print(judge(sys.argv[1:])())
             print(judge(sys.argv[1:])() == judge(sys.argv[1:])())
@@ -46,7 +46,7 @@ def test_a_judge_nobody_asks_leaves_no_process_behind() -> None:
     program = """
         import os
         from watchdog import apprise_process
-        from watchdog.loading.judge import early_judge
+        from watchdog.loading.url_check import early_judge
         with early_judge(apprise_process.start()):
             pass
         try:
@@ -103,7 +103,7 @@ def test_a_working_directory_that_is_gone_judges_and_sends_as_ever(tmp_path: Pat
         os.mkdir(gone)
         os.chdir(gone)
         os.rmdir(gone)
-        from watchdog.loading.judge import judge_apart
+        from watchdog.loading.url_check import judge_apart
         print(judge_apart(["json://127.0.0.1/"])(), "apprise" in sys.modules)
         from watchdog.notify.apprise_receiver import open_service
         print(len(open_service("json://127.0.0.1/")))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.config import Secret
-from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, clean_line, finish, redact, render, span
+from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, finish, redact, render
 from watchdog.model import (
     Cause,
     Confidence,
@@ -26,6 +26,7 @@ from watchdog.model import (
     StepReason,
     Text,
 )
+from watchdog.text import clean_line, duration
 
 SINCE = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
 KINDS = st.sampled_from(list(NotificationKind))
@@ -287,7 +288,7 @@ def test_cleaning_twice_changes_nothing_more(text: str) -> None:
     ],
 )
 def test_durations_are_for_people(duration_s: float, words: str) -> None:
-    assert span(duration_s) == words
+    assert duration(duration_s) == words
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 
 from tests.support.station import configuration, line_seen, observed, receiver
 from watchdog.config import Config
-from watchdog.metrics import MOST_VALUES, Metrics, Reading
-from watchdog.metrics.probe import UNFINISHED, probe_exposition
 from watchdog.model import Severity, TransitionKind, Verdict
+from watchdog.web.metrics import MOST_VALUES, UNFINISHED, Metrics, Reading, probe_exposition
 
 
 def lines_of(metrics: Metrics, reading: Reading | None = None) -> dict[str, float]:

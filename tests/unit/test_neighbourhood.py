@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.neighbourhood import (
-    Door,
-    Neighbourhood,
-    darwin_gateway,
-    darwin_on_link,
-    knock,
-    linux_gateway,
-)
-from watchdog.sight import Answer
+from watchdog.selfwatch.attribution import Answer
+from watchdog.selfwatch.local_network import Door, Neighbourhood, darwin_gateway, darwin_on_link, knock, linux_gateway
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the sample tables are from such machines")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from watchdog.cli import main
-from watchdog.cli.places import chosen_state_dir, kept_state_dir
+from watchdog.cli.options import chosen_state_dir, kept_state_dir
 from watchdog.doctor.state import examine_state
 
 

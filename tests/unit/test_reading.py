@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.pretended_journal import PretendedJournal
-from watchdog.kernlog.journal import Record
-from watchdog.kernlog.kmsg import RingRecord
-from watchdog.kernlog.page import Page
-from watchdog.kernlog.reading import Reading
+from watchdog.journal.boot import Page
+from watchdog.journal.reading import Reading
+from watchdog.journal.records import Record, RingRecord
 
 
 def started(lines: int = 3) -> tuple[PretendedJournal, Reading]:

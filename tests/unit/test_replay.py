@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.support.station import configuration
 from watchdog.cli import cli
 from watchdog.cli.check import observation_json
-from watchdog.ingest.recording import RecordingError, read_recording
-from watchdog.ingest.replay import Replay, default_plan, with_thresholds
+from watchdog.ingest.replay import RecordingError, Replay, default_plan, read_recording, with_thresholds
 from watchdog.model import NotificationKind, Severity
 from watchdog.policy import AlertPlan
 

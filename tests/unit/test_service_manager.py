@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.clock import ManualClock
-from watchdog.service_manager import FIRST_PASS_PATIENCE_S, FailedStarts, ServiceManager
+from watchdog.systemd import FIRST_PASS_PATIENCE_S, FailedStarts, ServiceManager
 
 
 class Ear:
@@ -152,7 +152,7 @@ def test_a_service_manager_that_does_not_listen_stops_nothing(tmp_path: Path) ->
 
 def test_without_a_service_manager_nobody_is_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
-    monkeypatch.setattr("watchdog.service_manager.socket.socket", lambda *kinds: opened.append(kinds))
+    monkeypatch.setattr("watchdog.systemd.socket.socket", lambda *kinds: opened.append(kinds))
     service = ServiceManager(ManualClock(), {})
     with capture_logs() as logs:
         service.ready("Watching.")

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from watchdog.config import HostSettings, Secret, ServerSettings
 from watchdog.errors import WatchdogError
 from watchdog.loading import read
-from watchdog.setup.document import render, scalar
+from watchdog.setup.config_text import render, scalar
+from watchdog.setup.files import PRIVATE, Places, append_line, write
 from watchdog.setup.host import Access, parse_host
-from watchdog.setup.places import PRIVATE, Places, append_line, write
+from watchdog.setup.prompts import Talk
 from watchdog.setup.receiver import NewReceiver, keep_secret
 from watchdog.setup.server import NewServer, usable_url
-from watchdog.setup.talk import Talk
-from watchdog.ssh.offered import Standing, described, standing
-from watchdog.ssh.own_key import bound_line, new_private_key, open_line, public_line
+from watchdog.ssh.host_key import Standing, described, standing
+from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
 
 ACCESS = Access(Path("/k"), "ssh-ed25519 AAAA inference-watchdog", Path("/kh"))
 

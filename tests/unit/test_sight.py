@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.station import line_seen, observed
 from watchdog.model import Verdict
-from watchdog.sight import (
+from watchdog.selfwatch.attribution import (
     Answer,
     Gap,
     GapKind,

@@ -11,8 +11,8 @@ import pytest
 
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load
-from watchdog.loading.ssh_files import host_patterns, is_encrypted, may_mean
-from watchdog.ssh.own_key import opens
+from watchdog.loading.hosts import host_patterns, is_encrypted, may_mean
+from watchdog.ssh.login import opens
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 RSA = asyncssh.generate_private_key("ssh-rsa", key_size=2048)

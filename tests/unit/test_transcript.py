@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.kernlog.transcript import LONGEST_LINE_BYTES, Trailer, Transcript, hello
+from watchdog.journal.frame import LONGEST_LINE_BYTES, Trailer, Transcript, hello
 
 HEADER = b"INFERENCE-WATCHDOG-READER 1 request=hello boot=%s now=1795000000 uptime=12.50 uid=1000 groups=a,adm\n" % (
     b"a" * 32

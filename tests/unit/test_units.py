@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.journals import require
-from watchdog.cli.service_environment import read_environment_file, service_environment
-from watchdog.cli.unit_files import MARK, Kind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
+from watchdog.cli.options import read_environment_file, service_environment
+from watchdog.cli.service import MARK, Kind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "units"

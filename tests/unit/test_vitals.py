@@ -25,7 +25,7 @@ from watchdog.vitals import (
     read_vitals,
     summary,
 )
-from watchdog.vitals.power import KEPT
+from watchdog.vitals.gpu_load import KEPT
 
 RECORDED = Path(__file__).parents[1] / "fixtures/corpus/gpu/h200x2_idle_busy_hung_collective.csv"
 HEADER = {"boot": "a" * 32, "uptime": "86400.5", "now": "1795000000"}

@@ -3,7 +3,7 @@
 `ChatClient` is shared by all checks; `request.endpoint_of` turns a server's settings into what it needs.
 """
 
-from watchdog.chat.late_trust import import_aiohttp
+from watchdog.chat.lazy_tls import import_aiohttp
 
 import_aiohttp()
 

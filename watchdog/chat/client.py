@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import zlib
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -11,13 +12,42 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
-from watchdog.chat.inflate import Inflater
-from watchdog.chat.request import Endpoint
-from watchdog.chat.resolver import Lookup, ThreadPerNameResolver
-from watchdog.chat.road import ROAD, Road, open_socket, trouble_of
-from watchdog.completion.ending import End
-from watchdog.completion.judgement import Judgement, unanswered
+from watchdog.chat.connection import ROAD, Lookup, Road, ThreadPerNameResolver, open_socket, trouble_of
+from watchdog.chat.endpoint import Endpoint
+from watchdog.completion.reason import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
+from watchdog.completion.verdict import End
+
+# Compressed bodies from servers that compress although asked not to, inflated under a bound.
+
+
+class Inflater:
+    """Inflates gzip or zlib data, `limit` bytes in all: a gzip bomb costs no more than any other long reply."""
+
+    def __init__(self, limit: int) -> None:
+        """Allow `limit` bytes of output."""
+        self._left = limit
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._broken = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What `data` inflates to, as far as the limit allows. Data that is not compressed at all comes back as is."""
+        if self._broken:
+            return data
+        out = b""
+        while data and self._left > 0 and not self._inflate.eof:
+            try:
+                piece = self._inflate.decompress(data, min(self._left, 1 << 16))
+            except zlib.error:
+                self._broken = True
+                return out + data
+            self._left -= len(piece)
+            data = self._inflate.unconsumed_tail
+            out += piece
+            if not piece and not data:
+                break
+        return out
+
 
 _TAIL_S = 1.0
 """How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""

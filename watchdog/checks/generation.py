@@ -8,19 +8,56 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 
 from watchdog.chat import ChatClient
-from watchdog.chat.request import endpoint_of
-from watchdog.checks.engine_look import MetricsLook, Scrape, models_loaded, models_served
-from watchdog.checks.generation_memory import GenerationMemory
+from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, question
+from watchdog.checks.engine_probe import MetricsLook, Scrape, models_loaded, models_served
 from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
 from watchdog.clock import Clock
-from watchdog.completion.judgement import Judgement, unanswered
-from watchdog.completion.question import MAX_COMPLETION_TOKENS, MAX_TOKENS, question
-from watchdog.completion.reason import PASSING, UNANSWERED, Reason
+from watchdog.completion.reason import PASSING, UNANSWERED, Judgement, Reason, unanswered
 from watchdog.config import Config, ServerSettings
-from watchdog.engines.catalog import same_model
+from watchdog.engines.metrics import as_json
 from watchdog.engines.movement import Change, Movement, compare
-from watchdog.engines.sample import as_json
+from watchdog.engines.table import same_model
 from watchdog.model import CheckResult, Json, Observation
+
+# What a generation check remembers from run to run.
+
+
+@dataclass(slots=True)
+class GenerationMemory:
+    """Facts found out about a server. All can be found out again: losing them costs a request or two.
+
+    `after` is the sample taken behind the last passing probe while requests ran; `stuck_rounds` counts the rounds in
+    a row in which such requests made no progress between two probes.
+    """
+
+    limit_field: str = MAX_TOKENS
+    model: str | None = None
+    metrics_path: str | None = None
+    metrics_absent_since: float | None = None
+    after: Json = None
+    stuck_rounds: int = 0
+
+    @classmethod
+    def read(cls, value: Json) -> GenerationMemory:
+        """Memory from its JSON form; what is missing or of a wrong type starts anew."""
+        memory = cls()
+        if not isinstance(value, dict):
+            return memory
+        if value.get("limit_field") == MAX_COMPLETION_TOKENS:
+            memory.limit_field = MAX_COMPLETION_TOKENS
+        model, path, since = value.get("model"), value.get("metrics_path"), value.get("metrics_absent_since")
+        memory.model = model if isinstance(model, str) else None
+        memory.metrics_path = path if isinstance(path, str) else None
+        memory.metrics_absent_since = since if isinstance(since, (int, float)) else None
+        memory.after = value.get("after")
+        rounds = value.get("stuck_rounds")
+        memory.stuck_rounds = rounds if isinstance(rounds, int) else 0
+        return memory
+
+    def write(self) -> Json:
+        """The JSON form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 _HEAD_START_S = 0.25
 """The first look at the metrics goes before the probe, but a hanging one does not hold the probe up longer."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from watchdog.checks import host_requests as requests
-from watchdog.checks.follow import Commit, follow
-from watchdog.checks.host_log import HostLog
-from watchdog.checks.host_pages import Found, read_pages, read_ring
-from watchdog.checks.kernel_words import readable, stream_condition
+from watchdog.checks import reader_client as requests
+from watchdog.checks.kernel_pages import Found, read_pages, read_ring
+from watchdog.checks.kernel_state import HostLog, readable, stream_condition
+from watchdog.checks.kernel_stream import Commit, follow
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
+from watchdog.journal.frame import Hello
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kernlog.transcript import Hello
 from watchdog.model import CheckResult, Json, Observation
 from watchdog.rulebook import load_rules
 from watchdog.ssh import HostError, Reason, Session, reading

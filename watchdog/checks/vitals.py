@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from watchdog.checks.vitals_request import Looked, look
+from watchdog.checks.reader_client import Looked, look
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
 from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
-from watchdog.quantity import gib
 from watchdog.ssh import HostError, Session, reading
+from watchdog.text import gib
 from watchdog.vitals import VitalsMemory, figures, judge, merged, summary
 
 SAMPLES = 3

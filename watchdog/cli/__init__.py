@@ -39,7 +39,10 @@ COMMANDS = {
     "ack": "somebody looks at an incident: no more reminders until it ends",
     "demo": "see the whole story in under two minutes, nothing to set up",
 }
-"""Command → its line in the overview. Each lives in `watchdog.cli.<name with _>` as `command`."""
+"""Command → its line in the overview. Each lives in `watchdog.cli.<name with _>` as `command`, but for `_SHARED`."""
+
+_SHARED = {"unsilence": "silence", "ack": "silence", "report": "history", "silence": "silence", "history": "history"}
+"""Commands that share a module, under their own names there → that module."""
 
 
 class LazyCommands(click.Group):
@@ -53,7 +56,8 @@ class LazyCommands(click.Group):
         """Import the module of `cmd_name` and return its command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"watchdog.cli.{cmd_name.replace('-', '_')}").command
+        module = import_module(f"watchdog.cli.{_SHARED.get(cmd_name, cmd_name).replace('-', '_')}")
+        command = getattr(module, cmd_name if cmd_name in _SHARED else "command")
         assert isinstance(command, click.Command)  # noqa: S101 - a module of ours without its command is a bug
         return command
 

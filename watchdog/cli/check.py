@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
-from watchdog.cli.places import config_option
+from watchdog.cli.options import config_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE, EXIT_WARNING
-from watchdog.cli.places import chosen_state_dir, config_option, state_dir_option
+from watchdog.cli.options import chosen_state_dir, config_option, state_dir_option
 
 if TYPE_CHECKING:
     from watchdog.doctor import Finding
@@ -53,9 +53,9 @@ def command(config_file: str | None, state_dir: str | None, as_json: bool) -> in
 
 def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[Finding], int]:
     from watchdog import logs
-    from watchdog.cli.unit_files import LABEL, UNIT
+    from watchdog.cli.service import LABEL, UNIT
     from watchdog.doctor import Finding, Grade
-    from watchdog.doctor.asking import ask_machine
+    from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.round import examine_own, examine_surroundings, examine_targets
     from watchdog.loading import locate
     from watchdog.message import Redactor
@@ -86,9 +86,9 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
 
 def _broken(error: ConfigError) -> list[Finding]:
     """The problems of a configuration, and what can be looked at without one."""
-    from watchdog.cli.unit_files import LABEL, UNIT
+    from watchdog.cli.service import LABEL, UNIT
     from watchdog.doctor import Finding, Grade
-    from watchdog.doctor.asking import ask_machine
+    from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.round import examine_surroundings
 
     found = [
@@ -109,7 +109,7 @@ def _broken(error: ConfigError) -> list[Finding]:
 
 def _load(path: Path) -> Loaded:
     """The configuration as the service that it belongs to sees it: with its variables and credentials."""
-    from watchdog.cli.service_environment import service_environment
+    from watchdog.cli.options import service_environment
     from watchdog.loading import load
 
     if "CREDENTIALS_DIRECTORY" in os.environ or not os.access(path.parent / "credentials", os.R_OK | os.X_OK):
@@ -120,7 +120,7 @@ def _load(path: Path) -> Loaded:
 
 def _state_dir(path: Path, option: str | None, configured: str | None) -> Path:
     """The state directory, for the system's configuration that of the system's service."""
-    from watchdog.cli.unit_files import SYSTEM_CONFIG
+    from watchdog.cli.service import SYSTEM_CONFIG
 
     if str(path) == SYSTEM_CONFIG and not option and not configured and "STATE_DIRECTORY" not in os.environ:
         return SYSTEM_STATE

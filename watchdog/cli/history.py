@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from watchdog.cli import EXIT_OK
-from watchdog.cli.moments import moment
-from watchdog.cli.numbers import FiniteRange
-from watchdog.cli.places import kept_state_dir, state_dir_option
+from watchdog.cli.options import FiniteRange, kept_state_dir, state_dir_option
+from watchdog.text import full_timestamp
 
 if TYPE_CHECKING:
     from watchdog.model import Incident
@@ -34,7 +34,7 @@ DAY_S = 86400.0
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; `replay` reads those of --observations.")
 @click.argument("target", required=False)
-def command(
+def history(
     *,
     state_dir: str | None,
     days: float,
@@ -81,7 +81,7 @@ def _print(rows: Iterable[str | dict[str, Any]]) -> None:
 
 def _incident(one: Incident, *, as_json: bool) -> str | dict[str, Any]:
     from watchdog.overview.report import incident_json
-    from watchdog.overview.report_text import incident_line
+    from watchdog.overview.report_render import incident_line
 
     return incident_json(one) if as_json else incident_line(one, None)
 
@@ -131,7 +131,7 @@ def observation_line(key: str, point: Point) -> str:
     """One observation on a line."""
     colour = {"pass": "green", "fail": "red", "unknown": "yellow"}[point.verdict.value]
     verdict = click.style(f"{point.verdict.value:8}", fg=colour)
-    return f"{moment(point.at)}  {verdict}{key}  {point.reason}: {point.summary} ({point.duration_s:.2f} s)"
+    return f"{full_timestamp(point.at)}  {verdict}{key}  {point.reason}: {point.summary} ({point.duration_s:.2f} s)"
 
 
 def _one(reader: Reader, incident_id: str, now: float, *, as_json: bool) -> int:
@@ -157,15 +157,64 @@ def _one(reader: Reader, incident_id: str, now: float, *, as_json: bool) -> int:
         click.echo(json.dumps({**incident_json(one), "deliveries": told}))
         return EXIT_OK
     click.echo(str(_incident(one, as_json=False)))
-    click.echo(f"  {one.key}, {one.reason}, since {moment(one.since)}, alerted {moment(one.opened_at)}")
+    click.echo(f"  {one.key}, {one.reason}, since {full_timestamp(one.since)}, alerted {full_timestamp(one.opened_at)}")
     for fact in one.evidence:
-        click.echo(f"  {moment(fact.at) + ' ' if fact.at is not None else ''}{fact.source}: {fact.text}")
+        click.echo(f"  {full_timestamp(fact.at) + ' ' if fact.at is not None else ''}{fact.source}: {fact.text}")
     if one.diagnosis is not None:
         click.echo(f"  {one.diagnosis.confidence}: {one.diagnosis.sentence}")
     if one.advice:
         click.echo(f"  do: {one.advice}")
     for row in sent:
-        when = moment(row.done_at) if row.done_at is not None else "not yet"
+        when = full_timestamp(row.done_at) if row.done_at is not None else "not yet"
         tries = f"{row.attempt} attempt{'s' * (row.attempt != 1)}"
         click.echo(f"  {row.kind.value} to {row.receiver}: {row.state.value}, {when}, {tries} {row.detail}".rstrip())
+    return EXIT_OK
+
+
+# `report`: the figures of some days, as text, JSON or one HTML file.
+
+
+@click.command()
+@state_dir_option
+@click.option("--days", type=FiniteRange(min=0.01, max=400), default=7.0, show_default=True, help="How far back.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/api.md).")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write it as one HTML file with plots, which needs nothing else.",
+)
+def report(state_dir: str | None, days: float, as_json: bool, html_file: Path | None) -> int:
+    """Show how the last days were.
+
+    Availability with its Wilson 95 % interval, percentiles of first token and whole reply, instant-stop and busy rates,
+    incidents with the time to detect and to resolve them, kernel findings per host, blind times, deliveries, and what
+    the probing cost. Single observations are kept for 30 days, incidents for 400.
+    """
+    from importlib import metadata
+
+    from watchdog.overview.report import report_json, report_of
+    from watchdog.overview.statistics import DAY_S, span_between
+    from watchdog.store import Reader
+
+    now = time.time()  # noqa: TID251 - a command is an entry point
+    with Reader.open(kept_state_dir(state_dir)) as reader:
+        report = report_of(reader, span_between(now - days * DAY_S, now, None))
+    if html_file is not None:
+        from watchdog.overview.report_render import report_page
+
+        page = report_page(report, None, metadata.version("inference-watchdog"))
+        try:
+            html_file.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"--html: {html_file} cannot be written: {error.strerror}") from None
+    if as_json:
+        click.echo(json.dumps(report_json(report)))
+    elif html_file is None:
+        from watchdog.overview.report_render import report_text
+
+        click.echo(report_text(report, None))
+    else:
+        click.echo(f"Written to {html_file}.")
     return EXIT_OK

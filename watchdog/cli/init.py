@@ -15,15 +15,15 @@ import click
 import platformdirs
 
 from watchdog.cli import EXIT_OK, EXIT_WARNING
-from watchdog.cli.numbers import FiniteRange
+from watchdog.cli.options import FiniteRange
 
 if TYPE_CHECKING:
     from watchdog.config import Config, HostSettings, Secret
+    from watchdog.setup.files import Places
     from watchdog.setup.flags import Flags
-    from watchdog.setup.places import Places
+    from watchdog.setup.prompts import Talk
     from watchdog.setup.receiver import NewReceiver
     from watchdog.setup.server import NewServer
-    from watchdog.setup.talk import Talk
 
 TEST_S = 60.0
 
@@ -64,10 +64,10 @@ def command(output: str | None, yes: bool, **flags: object) -> int:
 
     Exit code: 0 all works, 1 written, but something is left to do, 64 nothing could be written.
     """
-    from watchdog.cli.unit_files import SYSTEM_CONFIG
+    from watchdog.cli.service import SYSTEM_CONFIG
+    from watchdog.setup.files import Places
     from watchdog.setup.flags import Flags
-    from watchdog.setup.places import Places
-    from watchdog.setup.talk import Talk
+    from watchdog.setup.prompts import Talk
 
     talk = Talk(unattended=yes or not sys.stdin.isatty(), yes=yes)
     path = Path(output).expanduser().absolute() if output else _usual_place()
@@ -77,7 +77,7 @@ def command(output: str | None, yes: bool, **flags: object) -> int:
 
 def _usual_place() -> Path:
     """Where `run` will look: the system's configuration for root on Linux, else our own."""
-    from watchdog.cli.unit_files import SYSTEM_CONFIG
+    from watchdog.cli.service import SYSTEM_CONFIG
 
     if os.geteuid() == 0 and sys.platform != "darwin":
         return Path(SYSTEM_CONFIG)
@@ -151,7 +151,7 @@ class _Init:
 
     def _hosts(self) -> tuple[list[HostSettings], str]:
         from watchdog.setup import host
-        from watchdog.setup.places import append_line
+        from watchdog.setup.files import append_line
 
         texts = list(self._flags.hosts)
         self._talk.heading("Machines")
@@ -207,8 +207,8 @@ class _Init:
 
     def _write(self, servers: Sequence[NewServer], hosts: Sequence[HostSettings], key: str, url: Secret) -> Config:
         from watchdog.loading import load
-        from watchdog.setup.document import render
-        from watchdog.setup.places import PRIVATE, write
+        from watchdog.setup.config_text import render
+        from watchdog.setup.files import PRIVATE, write
         from watchdog.setup.receiver import keep
 
         kept: NewReceiver = keep(url, self._flags.receiver_env, self._places, self._talk, replace=self._replace)
@@ -225,7 +225,7 @@ class _Init:
         return loaded.config
 
     def _environment(self) -> AbstractContextManager[dict[str, str]]:
-        from watchdog.cli.service_environment import service_environment
+        from watchdog.cli.options import service_environment
 
         return service_environment(self._places.folder) if self._places.credentials else nullcontext(dict(os.environ))
 
@@ -257,7 +257,7 @@ class _Init:
         """Where the test keeps its outbox: the daemon's state, or a passing one where that is the service's own."""
         import tempfile
 
-        from watchdog.cli.places import state_dir_of
+        from watchdog.cli.options import state_dir_of
 
         if self._places.credentials:
             return tempfile.TemporaryDirectory(prefix="inference-watchdog-")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE
-from watchdog.cli.places import config_option
+from watchdog.cli.options import config_option
 
 if TYPE_CHECKING:
     from watchdog.config import ReceiverSettings
@@ -70,7 +70,7 @@ def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: 
     Exit code 0: somebody was told, or nobody had to be; 2: nobody could be told.
     """
     from watchdog.clock import SystemClock
-    from watchdog.service_manager import FailedStarts
+    from watchdog.systemd import FailedStarts
 
     starts, ending, now = FailedStarts.of_this_service(), Ending.read(os.environ), SystemClock().wall()
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from watchdog.cli.numbers import FiniteRange
+from watchdog.cli.options import FiniteRange
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -145,9 +145,8 @@ def _fields(server: ServerSettings, outcome: ProbeOutcome) -> dict[str, Any]:
 
 
 def _lines(server: ServerSettings, outcome: ProbeOutcome) -> str:
-    from watchdog.checks.generation_report import evidence_of
-    from watchdog.checks.generation_words import advice_for
-    from watchdog.completion.judgement import one_line
+    from watchdog.checks.generation_report import advice_for, evidence_of
+    from watchdog.completion.reason import one_line
     from watchdog.model import Verdict
 
     colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[outcome.verdict]

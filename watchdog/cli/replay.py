@@ -8,11 +8,10 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from watchdog.cli import EXIT_OK
-from watchdog.cli.places import config_option
+from watchdog.cli.options import config_option
 
 if TYPE_CHECKING:
-    from watchdog.ingest.recording import Recording
-    from watchdog.ingest.replay import Played, Replay
+    from watchdog.ingest.replay import Played, Recording, Replay
     from watchdog.policy import AlertPlan
 
 
@@ -49,8 +48,7 @@ def command(
       inference-watchdog history --days 2 --observations --limit 9999 --json deepseek > night.jsonl
       inference-watchdog replay --failures 2 night.jsonl
     """
-    from watchdog.ingest.recording import read_recording
-    from watchdog.ingest.replay import Replay
+    from watchdog.ingest.replay import Replay, read_recording
     from watchdog.loading.scalars import ScalarError, duration
 
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_OK, EXIT_TRY_AGAIN, EXIT_USAGE
-from watchdog.cli.places import config_option, state_dir_of, state_dir_option
+from watchdog.cli.options import config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
     from watchdog.config import Config
@@ -49,7 +49,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     from watchdog.errors import ConfigError, StateLockedError, StateVersionError, StoreError
     from watchdog.loading import load as load_file
     from watchdog.loading import locate
-    from watchdog.loading.judge import early_judge
+    from watchdog.loading.url_check import early_judge
 
     def import_daemon() -> None:
         # While apprise judges the receivers in a process of its own: together this takes no longer than either.

@@ -17,7 +17,7 @@ import click
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
 
 if TYPE_CHECKING:
-    from watchdog.kernlog.blocks import LogScan, ScannedLine
+    from watchdog.kernlog.file_scan import LogScan, ScannedLine
     from watchdog.kernlog.matcher import Finding
     from watchdog.kernlog.rules import RuleSet
 
@@ -112,7 +112,7 @@ class _Group:
 
 def _run(stream: BinaryIO, file: str, rules: RuleSet, *, as_json: bool, every_line: bool) -> int:
     from watchdog.clock import SystemClock
-    from watchdog.kernlog.blocks import LogScan
+    from watchdog.kernlog.file_scan import LogScan
     from watchdog.kernlog.matcher import Matcher
 
     head = stream.read(BLOCK_BYTES) or b""

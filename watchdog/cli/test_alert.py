@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK
-from watchdog.cli.numbers import FiniteRange
-from watchdog.cli.places import config_option, state_dir_of, state_dir_option
+from watchdog.cli.options import FiniteRange, config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +60,7 @@ def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
     """One line for each receiver that has not taken everything: what its last attempt said."""
     from watchdog.cli.status import failing
     from watchdog.clock import SystemClock
-    from watchdog.overview.now import Now
+    from watchdog.overview.status import Now
     from watchdog.store import Reader
 
     with Reader.open(state_dir) as reader:
@@ -116,7 +115,7 @@ async def send_test(
 async def _ask(state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
     """Queue the test beside the running daemon and watch what becomes of it."""
     from watchdog.clock import SystemClock
-    from watchdog.ingest.own import Rehearsal, rehearsal_messages
+    from watchdog.ingest.self_report import Rehearsal, rehearsal_messages
     from watchdog.policy import incident_id
     from watchdog.store import Reader, Requests
 

@@ -33,7 +33,7 @@ def command(config_file: str | None, as_json: bool) -> int:
     /etc/inference-watchdog/config.yaml. Exit code 0 = good (warnings are allowed), 64 = must not be started with.
     """
     from watchdog.loading import load, locate
-    from watchdog.ssh.own_key import opens
+    from watchdog.ssh.login import opens
 
     try:
         loaded = load(locate(config_file), opens=opens)

@@ -17,8 +17,7 @@ import aiohttp
 
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
-from watchdog.demo.phone import Alert
-from watchdog.demo.rig import SERVER, Rig
+from watchdog.demo.rig import SERVER, Alert, Rig
 
 PROBE = "{interval: 3s, timeout: 2s}"
 KERNEL_LOG = "{interval: 20s, timeout: 10s}"

@@ -4,9 +4,8 @@
 `host_facts`), and the first signature of the table (`signatures`) whose facts are all there gives the words.
 """
 
-from watchdog.diagnosis.facts import Fact, Seen
+from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
 from watchdog.diagnosis.match import diagnose, matching
-from watchdog.diagnosis.scene import HostView, Scene
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 
 __all__ = [

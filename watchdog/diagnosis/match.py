@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from watchdog.diagnosis.facts import Fact, Seen
-from watchdog.diagnosis.host_facts import host_facts, loads_since, vitals_evidence
-from watchdog.diagnosis.scene import HostView, Scene
-from watchdog.diagnosis.server_facts import UNANSWERED, server_facts
+from watchdog.diagnosis.extract import UNANSWERED, host_facts, loads_since, server_facts, vitals_evidence
+from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 from watchdog.model import Confidence, Diagnosis, Evidence, Nature, Verdict
 from watchdog.vitals import Load, gpu_words

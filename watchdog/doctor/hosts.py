@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from watchdog.checks.host_examination import SAMPLE_LINES, Examined, examine
+from watchdog.checks.examination import SAMPLE_LINES, Examined, examine
 from watchdog.clock import Clock
 from watchdog.config import HostSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.ssh import HostError, Reason
-from watchdog.ssh.own_key import bound_line, open_line, public_line
+from watchdog.ssh.errors import Stage
+from watchdog.ssh.login import bound_line, open_line, options, public_line
 
 LIMIT_S = 10.0
 CLOCK_WARN_S = 5.0
@@ -150,3 +152,40 @@ def _span(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+# What we log in with: key and known_hosts, judged on this machine alone, before any connection.
+
+
+def examine_key(host: HostSettings) -> Finding:
+    """Whether the key of `host` can be used and is closed to others. A locked key takes half a second."""
+    stage = Stage()
+    try:
+        given = options(host, stage)
+    except HostError as error:
+        return Finding(
+            area="key",
+            name=host.name,
+            grade=Grade.FAIL,
+            words=error.summary,
+            fix=error.advice or "Correct that setting.",
+            reason=error.reason.value,
+        )
+    keys = given.get("client_keys") or []
+    prints = ", ".join(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in keys)
+    if not prints:
+        where = "the running ssh-agent" if host.agent else "ssh_config"
+        return Finding(
+            area="key",
+            name=host.name,
+            grade=Grade.PASS,
+            words=f"cannot see: the key comes from {where}, which a service may not have",
+            seen=False,
+            reason="unseen",
+        )
+    if host.identity_file is None:
+        return Finding(area="key", name=host.name, grade=Grade.PASS, words=f"{prints}, handed over as a secret")
+    mode = stat.S_IMODE(Path(host.identity_file).expanduser().stat().st_mode)
+    return Finding(
+        area="key", name=host.name, grade=Grade.PASS, words=f"{prints}, in {host.identity_file} (mode {mode:04o})"
+    )

@@ -6,17 +6,60 @@ import asyncio
 from pathlib import Path
 
 from watchdog.chat import ChatClient
+from watchdog.checks import examination
 from watchdog.clock import SystemClock
-from watchdog.config import Config
-from watchdog.doctor.asking import Ask
-from watchdog.doctor.finding import Finding, Grade
-from watchdog.doctor.hosts import judge_hosts, look_at
-from watchdog.doctor.keys import examine_key
-from watchdog.doctor.machine import examine_own_clock, examine_python, examine_sleep
-from watchdog.doctor.servers import examine_server
-from watchdog.doctor.service import examine_service
+from watchdog.completion.reason import Reason, one_line
+from watchdog.config import Config, ServerSettings
+from watchdog.doctor.finding import Ask, Finding, Grade
+from watchdog.doctor.hosts import examine_key, judge_hosts, look_at
+from watchdog.doctor.machine import examine_own_clock, examine_python, examine_service, examine_sleep
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
+from watchdog.errors import WatchdogError
+from watchdog.model import Severity, Verdict
 from watchdog.standby import look
+
+# Servers: do they give text, and do key and model fit.
+
+
+async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -> Finding:
+    """Probe `server` once, as the daemon does."""
+    try:
+        offer = await examination.offer_of(server, chat)
+        outcome = await examination.probe(server, chat, now)
+    except WatchdogError as error:  # an address or a CA file that cannot be used
+        return Finding(
+            area="server",
+            name=server.name,
+            grade=Grade.FAIL,
+            words=str(error),
+            fix="Correct that setting.",
+            reason="config",
+        )
+    summary = outcome.summary(server.probe.timeout_s)
+    if outcome.reason is Reason.ASLEEP and not offer.lacks(server.model):
+        return Finding(
+            area="server",
+            name=server.name,
+            grade=Grade.PASS,
+            words=f"cannot see: {summary}; a probe would load it, so none was sent",
+            reason=outcome.reason.value,
+            seen=False,
+        )
+    if outcome.verdict is Verdict.PASS and outcome.reason is Reason.OK:
+        engine = f" ({offer.engine})" if offer.engine else ""
+        thinking = "; all of it thinking, which counts as alive" if examination.thought_only(outcome) else ""
+        model = one_line(outcome.model or "the server's own", 80)
+        return Finding(
+            area="server", name=server.name, grade=Grade.PASS, words=f"{summary}; model {model}{engine}{thinking}"
+        )
+    return Finding(
+        area="server",
+        name=server.name,
+        grade=Grade.WARN if outcome.severity is Severity.WARN else Grade.FAIL,
+        words=summary,
+        fix=examination.fix_for(server, outcome, offer.models),
+        reason=outcome.reason.value,
+    )
 
 
 async def examine_targets(config: Config) -> list[Finding]:

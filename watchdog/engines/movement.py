@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from watchdog.engines.sample import EngineSample
+from watchdog.engines.metrics import EngineSample
 
 
 class Movement(StrEnum):

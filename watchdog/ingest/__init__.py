@@ -13,19 +13,10 @@ import structlog
 
 from watchdog.clock import Clock
 from watchdog.errors import StoreError
-from watchdog.ingest.board import Board, Draft
-from watchdog.ingest.own import Rehearsal, log_decisions, own_observation, rehearsal_messages
+from watchdog.ingest.incidents import Board, Draft
+from watchdog.ingest.self_report import Rehearsal, log_decisions, own_observation, rehearsal_messages
 from watchdog.message import Redactor
-from watchdog.model import (
-    CheckResult,
-    Delivery,
-    Incident,
-    Json,
-    Nature,
-    Observation,
-    TransitionKind,
-    Verdict,
-)
+from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
 from watchdog.policy import DELIVERY_PREFIX, OUTBOX_LIMIT, AlertPlan, Standby
 from watchdog.store import Store
 

@@ -2,15 +2,172 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from typing import Any, TypeVar
 
+from watchdog.completion.reason import Reason, severity_of
 from watchdog.config import ReceiverSettings, Secret
-from watchdog.ingest.board import Board, Draft
-from watchdog.ingest.recording import Recording
+from watchdog.errors import WatchdogError
+from watchdog.ingest.incidents import Board, Draft
 from watchdog.message import Redactor
-from watchdog.model import Incident, NotificationKind, Observation, Phase, Severity, Thresholds
+from watchdog.model import (
+    Evidence,
+    Incident,
+    Nature,
+    NotificationKind,
+    Observation,
+    Phase,
+    Severity,
+    Thresholds,
+    Verdict,
+)
 from watchdog.policy import AlertPlan, Target
+
+# A recording: observations as JSON lines, read for `replay`.
+
+DAY_S = 86400.0
+SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+"""The day of times that have none."""
+NAMED = {"generation": "server", "progress": "server", "kernel_log": "host", "follow": "host", "vitals": "host"}
+"""First part of a key → the label that its second part is the value of."""
+W = TypeVar("W", bound=StrEnum)
+
+
+class RecordingError(WatchdogError):
+    """A line that cannot be played; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Observations in time order; `has_dates` is False if the file has only times of day, then on some day in UTC."""
+
+    observations: tuple[Observation, ...]
+    has_dates: bool
+
+
+def read_recording(lines: Iterable[str]) -> Recording:
+    """One observation from each line that is not empty or a comment; raises RecordingError."""
+    found: list[Observation] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            found.append(_observation(json.loads(line), found[-1].at if found else SOME_DAY.timestamp()))
+        except (ValueError, TypeError, RecursionError, OverflowError) as fault:
+            raise RecordingError(f"line {number}: {_problem(fault)}") from None
+    if not found:
+        raise RecordingError(
+            "there is no observation in this file; each is a line like "
+            '{"at": "03:02:00", "check": "generation/deepseek", "verdict": "fail"}'
+        )
+    has_dates = [one.at >= SOME_DAY.timestamp() + 3650 * DAY_S for one in found]
+    if any(has_dates) != all(has_dates):
+        raise RecordingError("some lines have a date and some only a time of day; give all of them one")
+    return Recording(tuple(sorted(found, key=lambda seen: seen.at)), has_dates[0])
+
+
+def _problem(fault: Exception) -> str:
+    if isinstance(fault, json.JSONDecodeError):
+        return f"no JSON: {fault.msg} at column {fault.colno}"
+    return str(fault)
+
+
+def _observation(raw: Any, before: float) -> Observation:
+    if not isinstance(raw, dict):
+        raise TypeError("expected one JSON object a line, like {…}")
+    for name in ("at", "check", "verdict"):
+        if name not in raw:
+            raise ValueError(f"`{name}` is missing")
+    key, verdict = _text(raw, "check"), _word(raw, "verdict", Verdict)
+    passed = verdict is Verdict.PASS
+    usual = "ok" if passed else "failed" if verdict is Verdict.FAIL else "unknown"
+    reason = _text(raw, "reason", labels_of(key).get("kind", usual))
+    nature = _word(raw, "nature", Nature) if "nature" in raw else _nature_of(key)
+    at = _moment(raw["at"], before)
+    return Observation(
+        key=key,
+        verdict=verdict,
+        reason=reason,
+        severity=_word(raw, "severity", Severity) if "severity" in raw else _severity_of(key, reason),
+        summary=_text(raw, "summary", reason),
+        at=at,
+        duration_s=_number(raw, "duration_s", 0.0),
+        nature=nature,
+        evidence=tuple(_evidence(one) for one in raw.get("evidence") or ()),
+        labels={str(name): str(value) for name, value in (raw.get("labels") or labels_of(key)).items()},
+        count=max(1, round(_number(raw, "count", 1.0))),
+        advice=_text(raw, "advice", ""),
+    )
+
+
+def _text(raw: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = raw.get(name, default)
+    if not isinstance(value, str) or (default is None and not value.strip()):
+        raise TypeError(f"`{name}` is no text")
+    return value
+
+
+def _number(raw: dict[str, Any], name: str, default: float) -> float:
+    value = raw.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(f"`{name}` is no number")
+    return float(value)
+
+
+def _word(raw: dict[str, Any], name: str, kind: type[W]) -> W:
+    try:
+        return kind(raw[name])
+    except ValueError:
+        raise ValueError(f"`{name}` is one of {', '.join(one.value for one in kind)}") from None
+
+
+def _moment(value: Any, before: float) -> float:
+    """Unix seconds of a written time. A time of day is on the day of the line before it, or on the next if earlier."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if not isinstance(value, str):
+        raise TypeError("`at` is no time")
+    try:
+        if "-" not in value.lstrip("-"):
+            of_day = datetime.strptime(value, "%H:%M:%S" if value.count(":") == 2 else "%H:%M").replace(tzinfo=UTC)
+            at = before - before % DAY_S + of_day.hour * 3600 + of_day.minute * 60 + of_day.second
+            return at if at >= before else at + DAY_S
+        return datetime.fromisoformat(value).astimezone().timestamp()
+    except ValueError:
+        raise ValueError("`at` is written like 1795000000, 2026-11-29T03:14:08+01:00 or 03:14:08") from None
+
+
+def _severity_of(key: str, reason: str) -> Severity:
+    """What a generation check would say of `reason`; what nobody knows pages."""
+    known = key.startswith("generation/") and reason in tuple(Reason)
+    return severity_of(Reason(reason)) if known else Severity.PAGE
+
+
+def _nature_of(key: str) -> Nature:
+    """A key below a host's kernel log is something that happened there."""
+    return Nature.OCCURRENCE if key.startswith("kernel_log/") and key.count("/") >= 2 else Nature.CONDITION
+
+
+def labels_of(key: str) -> dict[str, str]:
+    """The labels that a check would give, as far as its key says them."""
+    kind, *rest = key.split("/", 3)
+    labels = {NAMED[kind]: rest[0]} if kind in NAMED and rest else {}
+    if kind == "kernel_log":
+        labels |= dict(zip(("kind", "device"), rest[1:], strict=False))
+    return labels
+
+
+def _evidence(raw: Any) -> Evidence:
+    if not isinstance(raw, dict):
+        raise TypeError("`evidence` is a list of objects with `at`, `source` and `text`")
+    at = raw.get("at")
+    return Evidence(None if at is None else _number(raw, "at", 0.0), _text(raw, "source", "?"), _text(raw, "text", ""))
+
 
 TICK_S = 60.0
 """How closely time is followed while something is open: reminders and quiet occurrences come to the minute."""

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.aftermath import Aftermath
-from watchdog.kernlog.bursts import Bursts
+from watchdog.kernlog.correlation import Aftermath, Bursts, Records
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
-from watchdog.kernlog.records import Records
 from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdict
 
 MAX_LINES_SHOWN = 10

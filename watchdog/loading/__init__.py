@@ -15,26 +15,23 @@ from pathlib import Path
 
 from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
-from watchdog.loading.building import Builder
-from watchdog.loading.document import MAX_BYTES, DocumentError, Mark, Node, read_document
-from watchdog.loading.files import absolute
-from watchdog.loading.heartbeat import check_heartbeat
+from watchdog.loading.cross_checks import (
+    check_kernel_rules,
+    check_maintenance,
+    check_mentions,
+    check_names,
+    check_reach,
+)
 from watchdog.loading.hosts import Opens, check_hosts
-from watchdog.loading.judge import Judge, judge_apart
-from watchdog.loading.kernel_rules import check_kernel_rules
-from watchdog.loading.maintenance import check_maintenance
-from watchdog.loading.names import check_mentions, check_names
-from watchdog.loading.plan import Listener, PlannedCheck, plan
-from watchdog.loading.problems import Place, Problems
-from watchdog.loading.reach import check_reach
 from watchdog.loading.receivers import check_file_mode, check_receivers, start_judging
-from watchdog.loading.records import Record
-from watchdog.loading.references import References, SourceError, read_regular
+from watchdog.loading.records import Place, Problems, Record
+from watchdog.loading.references import References, SourceError, absolute, read_regular
 from watchdog.loading.scalars import is_nothing, written_duration
-from watchdog.loading.schedules import check_alerting
-from watchdog.loading.servers import check_servers
-from watchdog.loading.standby import check_standby
-from watchdog.loading.web import check_web
+from watchdog.loading.schema import Builder
+from watchdog.loading.servers import check_alerting, check_heartbeat, check_servers, check_standby, check_web
+from watchdog.loading.url_check import Judge, judge_apart
+from watchdog.loading.yaml_tree import MAX_BYTES, DocumentError, Mark, Node, read_document
+from watchdog.policy.plan import Listener, PlannedCheck, plan
 
 __all__ = ["Judge", "Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
 

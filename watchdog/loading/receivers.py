@@ -9,11 +9,10 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from watchdog.config import Secret
-from watchdog.loading.judge import Judge
-from watchdog.loading.problems import Problems
-from watchdog.loading.records import Record
+from watchdog.loading.records import Problems, Record
 from watchdog.loading.references import chmod
 from watchdog.loading.servers import web_url_parts
+from watchdog.loading.url_check import Judge
 
 NO_KEYS = ("EMPTY", "none", "dummy", "not-needed", "sk-no-key-required", "no-key", "token-abc123")
 """What people write as api_key where the server checks none: nothing to hide."""

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from watchdog.config import ReceiverSettings, Secret
-from watchdog.loading.building import Builder
-from watchdog.loading.document import DocumentError, Entries, Items, Node, Scalar, read_document
-from watchdog.loading.problems import Place, Problems
-from watchdog.loading.records import Record
+from watchdog.loading.records import Place, Problems, Record
 from watchdog.loading.references import References
 from watchdog.loading.scalars import is_nothing
+from watchdog.loading.schema import Builder
+from watchdog.loading.yaml_tree import DocumentError, Entries, Items, Node, Scalar, read_document
 
 TOP_LEVEL_KEY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
 ENTRY = re.compile(rb"^(?=[ \t]*- )", re.MULTILINE)

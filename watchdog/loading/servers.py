@@ -2,14 +2,94 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from watchdog.loading.files import check_file
-from watchdog.loading.problems import Problems, shown
-from watchdog.loading.records import Record
-from watchdog.loading.references import References
-from watchdog.loading.schedules import check_schedule
+from watchdog.config import Secret
+from watchdog.loading.records import Problems, Record, shown
+from watchdog.loading.references import References, check_file
+from watchdog.loading.scalars import written_duration
+
+# Rules about the web part: a place to listen at, and a token where others can reach it.
+
+ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+|localhost)):(?P<port>[0-9]{1,5})", re.ASCII)
+HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+_LISTEN_EXAMPLE = "write it like 127.0.0.1:9877, or 0.0.0.0:9877 with a token for all of your network"
+SHORTEST_TOKEN = 16
+
+
+def check_web(root: Record, problems: Problems) -> None:
+    """The address can be listened at, and nobody but this machine's users gets in without a token."""
+    if not isinstance(root.values.get("web"), Record):
+        return
+    web = root.section("web")
+    listen, token = web.get("listen"), web.get("token")
+    loopback = None if listen is None else _is_loopback(listen)
+    if listen is not None and loopback is None:
+        problems.error(web.at("listen"), "is no address and port of this machine", _LISTEN_EXAMPLE)
+    if loopback is False and not web.given("token"):
+        hint = "add `token: ${file:web.token}`, or listen at 127.0.0.1"
+        problems.error(web.at("listen"), "can be reached from other machines, so it needs a `token`", hint)
+    if isinstance(token, Secret) and len(token.reveal()) < SHORTEST_TOKEN:
+        hint = f"use {SHORTEST_TOKEN} characters or more, for example from `openssl rand -hex 16`"
+        problems.error(web.at("token"), "is too short: it could be guessed", hint)
+    for number, name in enumerate(web.get("names") or ()):
+        if isinstance(name, str) and HOST_NAME.fullmatch(name) is None:
+            hint = "write it in small letters like mac.example.org, without http:// and port"
+            problems.error(web.at(f"names[{number}]"), "is no host name", hint)
+
+
+def _is_loopback(listen: str) -> bool | None:
+    """Whether only this machine can reach `listen`; None if it is no address."""
+    found = ADDRESS.fullmatch(listen)
+    if found is None or int(found["port"]) > 65535:
+        return None
+    if found["four"] == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(found["six"] or found["four"]).is_loopback
+    except ValueError:
+        return None
+
+
+# Rules about time: a check must fit into its own interval, and alerting times must make sense together.
+
+SHORT_INTERVAL_S = 10.0
+
+
+NO_OVERLAP = "runs of one check never overlap"
+
+
+def check_schedule(section: Record, effect: str, problems: Problems, *, why: str = NO_OVERLAP) -> None:
+    """`timeout` within `interval`, and `why`; a short interval is said, not refused.
+
+    `effect` begins the sentence about a default timeout that outlasts a short interval.
+    """
+    interval_s, timeout_s = section.get("interval_s"), section.get("timeout_s")
+    if interval_s is None or timeout_s is None:
+        return
+    every, within = written_duration(interval_s), written_duration(timeout_s)
+    if timeout_s > interval_s:
+        if section.given("timeout_s"):
+            problem = f"timeout {within} is longer than interval {every}, and {why}"
+            problems.error(section.at("timeout_s"), problem, f"use at most {every}, or a longer interval")
+        else:
+            problem = f"the default timeout {within} is longer than interval {every}: {effect} only every {within}"
+            problems.warn(section.at("interval_s"), problem, f"set timeout to {every} or less")
+    if interval_s < SHORT_INTERVAL_S:
+        problems.warn(section.at("interval_s"), f"{every} is very short; fine for a test, a load for a server", "")
+
+
+def check_alerting(root: Record, problems: Problems) -> None:
+    """The flapping rule can be met, and reminders do not come faster later than first."""
+    alerting = root.section("alerting")
+    window, failures = alerting.get("flap_window"), alerting.get("flap_failures")
+    if window is not None and failures is not None and failures > window:
+        where = "flap_failures" if alerting.given("flap_failures") else "flap_window"
+        problem = f"flap_failures {failures} never happen within flap_window {window}, so flapping would go unnoticed"
+        problems.error(alerting.at(where), problem, f"use at most {window} for flap_failures")
+
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 OURS = {
@@ -108,3 +188,40 @@ def _check_headers(server: Record, problems: Problems) -> None:
             problems.error(place, f"{shown(name)} is set by the request itself", "remove it")
         elif name.lower() == "authorization" and server.get("api_key") is not None:
             problems.error(place, "api_key sets this header too", "remove one of the two")
+
+
+# Rules about the heartbeat: an address that can be used, and a deadline within its interval.
+
+
+def check_heartbeat(root: Record, problems: Problems) -> None:
+    """The URL is one of the web, and one beat is over before the next."""
+    if not isinstance(root.values.get("heartbeat"), Record):
+        return
+    heartbeat = root.section("heartbeat")
+    url = heartbeat.get("url")
+    if isinstance(url, Secret):
+        _, problem, _ = web_url_parts(url.reveal())
+        if problem:
+            problems.error(heartbeat.at("url"), problem, "write it like https://hc-ping.com/your-uuid")
+    check_schedule(heartbeat, "it is sent", problems, why="one heartbeat is over before the next is sent")
+
+
+# Rules about standing by for another watchdog: an address of the web, with the path that says how it is.
+
+_STANDBY_EXAMPLE = "write it like http://192.0.2.5:9877/healthz"
+
+
+def check_standby(root: Record, problems: Problems) -> None:
+    """`standby_of` is the /healthz of the first watchdog."""
+    url = root.get("standby_of")
+    if url is None:
+        return
+    parts, problem, _ = web_url_parts(url)
+    if problem:
+        problems.error(root.at("standby_of"), problem, _STANDBY_EXAMPLE)
+    elif parts is not None and parts.path in ("", "/"):
+        problems.error(
+            root.at("standby_of"), "has no path, so it would ask for a page and not for health", _STANDBY_EXAMPLE
+        )
+    elif parts is not None and parts.password is not None:
+        problems.error(root.at("standby_of"), "holds a password, which /healthz never asks for", _STANDBY_EXAMPLE)

@@ -6,23 +6,89 @@ The last line, `incident <id> · attempt <n>`, and a word about lateness are add
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 
-from watchdog.message.clean import clean_block, clean_line, shortened
-from watchdog.message.moments import moment
-from watchdog.message.proof import proof_lines
 from watchdog.message.redaction import Redactor
-from watchdog.model import (
-    Cause,
-    Delivery,
-    Incident,
-    Nature,
-    NotificationKind,
-    StepReason,
-    Text,
-)
-from watchdog.quantity import span
+from watchdog.model import Cause, Delivery, Evidence, Incident, Nature, NotificationKind, StepReason, Text
+from watchdog.text import clean_block, clean_line, duration, shortened, timestamp
+
+# The two messages of a test alert: real enough to prove the road, plain enough to frighten nobody.
+
+TEST_KEY = "self/test"
+"""The key of a test alert; it has no incident in the store."""
+
+
+def rehearsal(kind: NotificationKind, sent_from: str) -> Text:
+    """The trigger or the end of a test alert, asked for on `sent_from` (a machine's name or the like)."""
+    if kind.is_end:
+        title = f"{kind} test alert from inference-watchdog: all is well"
+        body = "This is the end of the test alert. If you read both, this receiver works."
+    else:
+        title = f"{kind} test alert from inference-watchdog: nothing is wrong"
+        body = "Somebody asked for a test alert. Nothing is wrong, nothing needs to be done. Its end follows at once."
+    return Text(title, f"{body}\nasked for on: {sent_from}" if sent_from else body)
+
+
+# Evidence as lines: in time order, the same thing said again folded into its first line, the middle left out.
+
+LINES = 10
+WIDTH = 200
+_FIGURES = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(slots=True)
+class _Line:
+    """A fact, how often it was said, and when last."""
+
+    fact: Evidence
+    text: str
+    count: int = 1
+    last_at: float | None = None
+
+
+def proof_lines(evidence: Iterable[Evidence], said: str, now: float, zone: tzinfo | None) -> list[str]:
+    """At most ten lines for `evidence`. What `said`, the words above them, holds already is left out.
+
+    Facts of one source that differ only in their figures are one line, with their number and the time of the last.
+    """
+    lines: list[_Line] = []
+    newest: dict[tuple[str, str], _Line] = {}
+    ordered = sorted(evidence, key=lambda fact: -1.0 if fact.at is None else fact.at)
+    for fact in ordered:
+        source, text = clean_line(fact.source), clean_line(fact.text)
+        if not text or text in said:
+            continue
+        pattern = (source, _FIGURES.sub("#", text))
+        line = newest.get(pattern)
+        if line is None:
+            newest[pattern] = line = _Line(fact, f"{source}: {text}")
+            lines.append(line)
+        elif _folds(source):
+            line.count, line.last_at = line.count + 1, fact.at
+        elif fact != line.fact:
+            lines.append(_Line(fact, f"{source}: {text}"))
+    written = [_written(line, now, zone) for line in lines]
+    if len(written) > LINES:
+        head = LINES // 2
+        written = [*written[:head], f"- … {len(written) - 2 * head} more …", *written[-head:]]
+    return written
+
+
+def _folds(source: str) -> bool:
+    """Kernel lines are shown as they are: their figures are addresses and counters that a person wants to see."""
+    return "kernel" not in source.split()
+
+
+def _written(line: _Line, now: float, zone: tzinfo | None) -> str:
+    when = "" if line.fact.at is None else f"{timestamp(line.fact.at, now, zone, seconds=True)} "
+    again = ""
+    if line.count > 1:
+        last = "" if line.last_at is None else f", last {timestamp(line.last_at, now, zone, seconds=True)}"
+        again = f" (×{line.count}{last})"
+    return shortened(f"- {when}{line.text}", WIDTH - len(again)) + again
+
 
 TITLE_LIMIT = 80
 BODY_LIMIT = 1500
@@ -52,7 +118,7 @@ def subject_of(incident: Incident) -> str:
 def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     """The words after the kind: who, what, and how long, in an order that survives a cut."""
     subject = clean_line(subject_of(incident))
-    lasted = span(now - incident.since)
+    lasted = duration(now - incident.since)
     if kind is NotificationKind.RESOLVED:
         gone = incident.end_reason is StepReason.NOT_WATCHED_ANY_MORE
         return (
@@ -63,7 +129,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     if kind is NotificationKind.QUIET:
         seen = "1 line" if incident.count == 1 else f"{incident.count} times"
         what = incident.labels.get("kind") or incident.reason
-        return f"{subject}: no more {clean_line(what)} for {span(now - incident.last_at)} ({seen} in all)"
+        return f"{subject}: no more {clean_line(what)} for {duration(now - incident.last_at)} ({seen} in all)"
     summary = clean_line(incident.summary)
     if not summary.lower().startswith(subject.lower()):
         summary = f"{subject}: {summary}"
@@ -106,22 +172,24 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     summary = shortened(clean_line(incident.summary), 300)
     if incident.nature is Nature.OCCURRENCE:
         printed_at = min((fact.at for fact in incident.evidence if fact.at is not None), default=incident.since)
-        first = moment(printed_at, now, zone, seconds=True)
+        first = timestamp(printed_at, now, zone, seconds=True)
         if incident.count == 1:
             return f"{summary}; seen at {first}"
         times = f"{'at least ' if 'at least' in summary else ''}{incident.count} times"
         last = (
-            f", last {moment(incident.last_at, now, zone, seconds=True)}" if incident.last_at > printed_at + 1 else ""
+            f", last {timestamp(incident.last_at, now, zone, seconds=True)}"
+            if incident.last_at > printed_at + 1
+            else ""
         )
         return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}{last}"
-    since, lasted = moment(incident.since, now, zone), span(now - incident.since)
+    since, lasted = timestamp(incident.since, now, zone), duration(now - incident.since)
     plural = "" if incident.count == 1 else "s"
     if incident.key.startswith("self/blind/"):
         counted = f"{incident.count} blind check{plural}"
     else:
         counted = f"{incident.count} failed {'probe' if _asks_for_text(incident) else 'check'}{plural}"
     if incident.last_good_at is not None:
-        counted += f", last good {moment(incident.last_good_at, now, zone)}"
+        counted += f", last good {timestamp(incident.last_good_at, now, zone)}"
     if incident.cause is Cause.FLAPPING:
         return f"{summary}; it comes and goes since {since} ({lasted}, {counted})"
     if _asks_for_text(incident):
@@ -154,14 +222,14 @@ def _what_next(incident: Incident) -> list[str]:
 def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
     """The lines of a resolve or an expiry: how long, how often, and what it was."""
     closed = now if incident.closed_at is None else incident.closed_at
-    when = f"from {moment(incident.since, now, zone)} to {moment(closed, now, zone)}"
+    when = f"from {timestamp(incident.since, now, zone)} to {timestamp(closed, now, zone)}"
     what = "seen" if incident.nature is Nature.OCCURRENCE else "failed"
     times = f"{what} {incident.count} time{'' if incident.count == 1 else 's'}"
     found = incident.diagnosis
     was = clean_line(incident.summary if found is None else f"{found.confidence}, {found.sentence}")
     went = clean_line(f"[{' → '.join(incident.reasons)}]") if len(incident.reasons) > 1 else ""
     return [
-        f"{clean_line(subject_of(incident))}: {when} ({span(closed - incident.since)}), {times}",
+        f"{clean_line(subject_of(incident))}: {when} ({duration(closed - incident.since)}), {times}",
         f"was: {shortened(was, 420)} {shortened(went, 300)}".rstrip(),
         _class(incident),
     ]
@@ -197,12 +265,12 @@ def render(
 
 def _lateness(delivery: Delivery, ended_at: float | None, now: float, zone: tzinfo | None) -> str:
     """One line about a message that leaves late; what it tells of may be over already."""
-    late = f"delivered {span(now - delivery.created_at)} late"
+    late = f"delivered {duration(now - delivery.created_at)} late"
     incident = delivery.incident
     if delivery.kind.is_trigger and incident is not None and ended_at is not None:
-        lasted = f"{moment(incident.since, now, zone)} to {moment(ended_at, now, zone)}"
+        lasted = f"{timestamp(incident.since, now, zone)} to {timestamp(ended_at, now, zone)}"
         return f"it is over already: from {lasted}; {late}"
-    return f"{late}: written at {moment(delivery.created_at, now, zone)}"
+    return f"{late}: written at {timestamp(delivery.created_at, now, zone)}"
 
 
 def finish(delivery: Delivery, *, now: float, zone: tzinfo | None, ended_at: float | None = None) -> Text:

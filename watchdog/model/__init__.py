@@ -12,24 +12,10 @@ from watchdog.model.delivery import (
     OutcomeReason,
     Text,
 )
-from watchdog.model.diagnosis import Confidence, Diagnosis
-from watchdog.model.observation import (
-    Check,
-    CheckResult,
-    Evidence,
-    Json,
-    Nature,
-    Observation,
-    Severity,
-    Verdict,
-)
-from watchdog.model.quiet import (
-    Maintenance,
-    Silence,
-    Weekday,
-)
-from watchdog.model.tracking import (
+from watchdog.model.incident import (
     Cause,
+    Confidence,
+    Diagnosis,
     Incident,
     IncidentStatus,
     Phase,
@@ -40,6 +26,8 @@ from watchdog.model.tracking import (
     Transition,
     TransitionKind,
 )
+from watchdog.model.observation import Check, CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
+from watchdog.model.silence import Maintenance, Silence, Weekday
 
 __all__ = [
     "Cause",

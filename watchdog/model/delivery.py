@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from watchdog.model.incident import Incident
 from watchdog.model.observation import Severity
-from watchdog.model.tracking import Incident
 
 
 class NotificationKind(StrEnum):

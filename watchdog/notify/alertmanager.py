@@ -14,8 +14,9 @@ from typing import Any
 import aiohttp
 
 from watchdog.config import ReceiverSettings
-from watchdog.message import Redactor, clean_line
+from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
+from watchdog.text import clean_line
 
 REFRESH_S = 60.0
 """How often what fires is posted again."""

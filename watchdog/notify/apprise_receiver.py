@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from watchdog.config import ReceiverSettings
-from watchdog.message import Redactor, clean_line
+from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.urls import hush, stand_somewhere
+from watchdog.text import clean_line
 
 if TYPE_CHECKING:
     import apprise

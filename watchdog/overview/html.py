@@ -5,11 +5,14 @@ Texts of others (kernel lines, model replies) lose control, invisible and direct
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
 
-from watchdog.message import clean_line
-from watchdog.message.clean import shortened
+from watchdog.text import clean_line, shortened
 
 LONGEST = 1000
 """Characters of one text on a page."""
@@ -72,3 +75,38 @@ def scrolling(inside: Html, name: str, class_: str = "scroll") -> Html:
 def raw(markup: str) -> Html:
     """HTML or CSS that is a constant of ours. Never call it with anything that came from outside."""
     return Html(markup)
+
+
+# A whole HTML document: one file without any request to elsewhere, its style sheet inside, allowed by its hash.
+
+
+@functools.cache
+def style() -> Html:
+    """The style sheet, as it stands inside a page."""
+    lines = (files("watchdog.overview") / "style.css").read_text(encoding="utf-8").splitlines()
+    return raw("".join(line.strip() for line in lines))
+
+
+@functools.cache
+def content_policy() -> str:
+    """The Content-Security-Policy under which a document of ours works: this one style sheet, and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src 'self' data:; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    )
+
+
+def document(title: str, *body: Child, head: Child = ()) -> str:
+    """The text of a page. `head` is put into its head, before the style sheet."""
+    first = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        head,
+        tag("title", title),
+        tag("style", style()),
+    )
+    return "<!doctype html>\n" + tag("html", first, tag("body", joined(body)), lang="en")

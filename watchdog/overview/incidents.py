@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watchdog.message import span
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Silence
+from watchdog.overview.format import Clockface, counted, titled
 from watchdog.overview.html import Html, tag
-from watchdog.overview.now import Now
-from watchdog.overview.status import matcher_words
-from watchdog.overview.words import Clockface, counted, titled
+from watchdog.overview.status import Now, matcher_words
 from watchdog.policy import silenced_by
+from watchdog.text import duration
 
 MOST_EVIDENCE = 12
 
@@ -47,7 +46,7 @@ def past_incident(incident: Incident, clock: Clockface) -> Html:
     """An incident in a list, its evidence folded away."""
     severity = incident.severity.value
     end = {IncidentStatus.FIRING: "firing", IncidentStatus.RESOLVED: "resolved", IncidentStatus.EXPIRED: "went quiet"}
-    lasted = span((incident.closed_at or clock.now) - incident.since)
+    lasted = duration((incident.closed_at or clock.now) - incident.since)
     head = tag(
         "summary",
         clock.moment(incident.since),
@@ -63,9 +62,9 @@ def past_incident(incident: Incident, clock: Clockface) -> Html:
 
 def facts(incident: Incident, clock: Clockface) -> list[str | Html]:
     """Since when, how often, when it last was well, and its names."""
-    said: list[str | Html] = ["since ", clock.moment(incident.since), f" ({span(clock.now - incident.since)})"]
+    said: list[str | Html] = ["since ", clock.moment(incident.since), f" ({duration(clock.now - incident.since)})"]
     if incident.closed_at is not None:
-        lasted = span(incident.closed_at - incident.since)
+        lasted = duration(incident.closed_at - incident.since)
         said = ["from ", clock.moment(incident.since), " to ", clock.moment(incident.closed_at), f" ({lasted})"]
     if incident.nature is Nature.OCCURRENCE:
         said += [f" · seen {counted(incident.count, 'time')}, last ", clock.moment(incident.last_at, seconds=True)]

@@ -9,10 +9,8 @@ from typing import Any
 
 from watchdog.completion.reason import Reason
 from watchdog.model import DeliveryState, Incident, IncidentStatus, Nature, Severity, Verdict
-from watchdog.overview.figures import Share, Spread
-from watchdog.overview.series import Series, series_of
-from watchdog.overview.slowness import GENERATION
-from watchdog.overview.span import Span
+from watchdog.overview.drift import GENERATION
+from watchdog.overview.statistics import Series, Share, Span, Spread, series_of
 from watchdog.overview.status import diagnosis_json
 from watchdog.store import BlindWindow, DeliveryView, Reader
 

@@ -1,11 +1,23 @@
 """Who hears what, when. Pure: the plan, the decision about every incident, silences, folding, incident ids."""
 
-from watchdog.policy.decision import OUTBOX_LIMIT, Circumstances, Decision, DecisionReason, decide, ended
-from watchdog.policy.fold import blind_observation, inhibitor_of, may_inhibit
-from watchdog.policy.incident_id import incident_id
+from watchdog.policy.decision import (
+    ID_MARK,
+    OUTBOX_LIMIT,
+    Circumstances,
+    Decision,
+    DecisionReason,
+    Standby,
+    blind_observation,
+    decide,
+    ended,
+    held_for_the_first,
+    incident_id,
+    inhibitor_of,
+    may_inhibit,
+)
 from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
-from watchdog.policy.queue import Fate, Waiting, fate, pause_s, row_pause_s
-from watchdog.policy.quiet import (
+from watchdog.policy.retry import Fate, Waiting, fate, pause_s, row_pause_s
+from watchdog.policy.silences import (
     LABELS,
     maintained_by,
     maintenance_from_json,
@@ -16,7 +28,6 @@ from watchdog.policy.quiet import (
     silenced_by,
     window_at,
 )
-from watchdog.policy.standby import ID_MARK, Standby, held_for_the_first
 
 __all__ = [
     "BLIND_PREFIX",

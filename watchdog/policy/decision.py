@@ -7,7 +7,7 @@ a receiver that was told of the beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,16 +17,117 @@ from watchdog.model import (
     Nature,
     Notification,
     NotificationKind,
+    Observation,
+    Severity,
     Silence,
     StepReason,
     Told,
     Transition,
     TransitionKind,
+    Verdict,
 )
-from watchdog.policy.fold import inhibitor_of
-from watchdog.policy.plan import AlertPlan
-from watchdog.policy.quiet import maintained_by, silenced_by
-from watchdog.policy.standby import Standby, held_for_the_first
+from watchdog.policy.plan import BLIND_PREFIX, AlertPlan
+from watchdog.policy.silences import maintained_by, silenced_by
+
+# What explains what: incidents that fold into another one, and what an unknown observation says about our sight.
+
+HOST_DOWN_REASONS = frozenset({"silent", "unroutable", "refused"})
+"""Reasons of `kernel_log/<host>` that mean the whole machine cannot be reached (design §5.2)."""
+OWN_ROAD_REASON = "blind"
+"""Reason of an unknown observation when our own road to the network is gone (design §5.1)."""
+NEVER_BLIND_REASONS = frozenset({"shutdown", "asleep"})
+"""Unknown observations that say nothing about our sight: we are stopping; an on-demand server holds no model."""
+NEVER_BLIND_KEYS = ("self/", "vitals/")
+"""Keys whose blindness is no incident: vitals are evidence, `kernel_log/<host>` speaks of a host that is not read."""
+
+
+def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: AlertPlan) -> Incident | None:
+    """The open incident that `incident` folds into, or None.
+
+    A host that cannot be reached explains everything that runs on it; one lost road of our own explains every
+    target that we are blind to for that reason (the oldest such incident speaks for all).
+    """
+    hosts = {incident.labels.get("host", ""), *plan.runs_on.get(incident.labels.get("server", ""), ())} - {""}
+    for other in open_incidents:
+        if other.id == incident.id or other.status is not IncidentStatus.FIRING:
+            continue
+        if _is_host_down(other) and other.labels.get("host") in hosts and not _is_host_down(incident):
+            return other
+        if _is_own_road(incident) and _is_own_road(other) and other.id < incident.id:
+            return other
+    return None
+
+
+def may_inhibit(incident: Incident) -> bool:
+    """Whether other incidents could fold into this one at all."""
+    return _is_host_down(incident) or _is_own_road(incident)
+
+
+def _is_host_down(incident: Incident) -> bool:
+    kind, _, host = incident.key.partition("/")
+    return kind == "kernel_log" and "/" not in host and incident.reason in HOST_DOWN_REASONS
+
+
+def _is_own_road(incident: Incident) -> bool:
+    return incident.key.startswith(BLIND_PREFIX) and incident.reason == OWN_ROAD_REASON
+
+
+def blind_observation(observation: Observation, *, was_blind: bool) -> Observation | None:
+    """What an observation says about our own sight of its key: a fail if we could not tell, a pass if we could again.
+
+    None if it says nothing: a key that never was unknown needs no pass, and our own stopping is no blindness.
+    """
+    unknown = observation.verdict is Verdict.UNKNOWN
+    if observation.key.startswith(NEVER_BLIND_KEYS) or (unknown and observation.reason in NEVER_BLIND_REASONS):
+        return None
+    if not unknown and not was_blind:
+        return None
+    summary = f"blind to {observation.key}: {observation.summary}" if unknown else f"{observation.key} seen again"
+    return replace(
+        observation,
+        key=BLIND_PREFIX + observation.key,
+        verdict=Verdict.FAIL if unknown else Verdict.PASS,
+        severity=Severity.WARN,
+        nature=Nature.CONDITION,
+        summary=summary,
+        measurements={},
+        count=1,
+    )
+
+
+# A second watchdog beside a first one: what it keeps to itself while the first one speaks (design §10).
+
+ID_MARK = "-s"
+"""Stands behind the ids of a standby's incidents, so that a message says who spoke."""
+SETTLE_S = 300.0
+"""A first watchdog that went on for so long after we opened an incident has seen and told it too."""
+TOLD_FOR_S = 3600.0
+"""What the first one told before it fell silent is told by us when it still goes on after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """How the first watchdog is. `speaks`: it is there, so we hold back. `heard_at`: its last sign of life, if any."""
+
+    speaks: bool = True
+    heard_at: float | None = None
+
+
+def held_for_the_first(incident: Incident, standby: Standby | None, now: float) -> bool:
+    """Whether nothing new about `incident` is ours to tell. What we say about ourselves always is.
+
+    While the first one speaks, all is its to tell. When it has fallen silent, what it had time to tell is held for an
+    hour more: nobody is woken twice by the same trouble, and one that lasts is not forgotten.
+    """
+    if standby is None or incident.key.startswith("self/"):
+        return False
+    if standby.speaks:
+        return True
+    if standby.heard_at is None:
+        return False
+    told_by_it = incident.opened_at + SETTLE_S <= standby.heard_at
+    return told_by_it and 0 <= now - standby.heard_at < TOLD_FOR_S
+
 
 OUTBOX_LIMIT = 5000
 """Undelivered rows one receiver may have before new triggers wait outside (ends always fit)."""
@@ -186,3 +287,28 @@ def ended(incident: Incident, reason: StepReason, kind: TransitionKind, now: flo
     """`incident` closed now, because of `reason`."""
     status = IncidentStatus.EXPIRED if kind is TransitionKind.EXPIRED else IncidentStatus.RESOLVED
     return replace(incident, status=status, closed_at=now, end_reason=reason)
+
+
+# Ids of incidents: short, sortable by time, easy to read aloud.
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Crockford's base 32: no i, l, o or u, so an id can be read aloud and typed from a phone."""
+_ID_EPOCH = 1_577_836_800  # 2020-01-01, keeps ids at 8 characters until 2054
+_ID_LENGTH = 8
+
+
+def incident_id(now: float, last: str, entropy: int) -> str:
+    """A new id: 8 characters that sort by time, always after `last`, even if the clock was set back.
+
+    `entropy` (0 to 1023) keeps two watchdogs that page the same phone apart.
+    """
+    number = max(0, int(now) - _ID_EPOCH) * 1024 + entropy % 1024
+    number = max(number, _id_number(last) + 1)
+    return "".join(_ALPHABET[(number >> (5 * place)) & 31] for place in reversed(range(_ID_LENGTH)))
+
+
+def _id_number(text: str) -> int:
+    number = 0
+    for letter in text[:_ID_LENGTH]:
+        number = number * 32 + max(0, _ALPHABET.find(letter))
+    return number

@@ -12,13 +12,12 @@ from watchdog.clock import Clock
 from watchdog.config import Config
 from watchdog.errors import StoreError
 from watchdog.ingest import Ingest
-from watchdog.ingest.own import own_observation
+from watchdog.ingest.self_report import own_observation
 from watchdog.model import CheckResult, Nature, Observation, Verdict
-from watchdog.neighbourhood import Neighbourhood
-from watchdog.selfwatch.clocks import GRACE_S, Clocks
-from watchdog.selfwatch.doors import doors_of, late_after_s
-from watchdog.selfwatch.road import OwnRoad
-from watchdog.sight import CLOCK_JUMP, Gap, GapKind
+from watchdog.selfwatch.attribution import CLOCK_JUMP, Gap, GapKind
+from watchdog.selfwatch.clock_gaps import GRACE_S, Clocks
+from watchdog.selfwatch.local_network import Neighbourhood, doors_of, late_after_s
+from watchdog.selfwatch.own_network import OwnRoad
 from watchdog.store import Store
 
 log = structlog.get_logger("selfwatch")

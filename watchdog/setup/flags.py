@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from watchdog.config import Secret
 from watchdog.errors import WatchdogError
-from watchdog.message import clean_line
 from watchdog.setup import host, receiver, server
+from watchdog.text import clean_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from watchdog.checks.host_examination import SAMPLE_LINES, Examined, examine
+from watchdog.checks.examination import SAMPLE_LINES, Examined, examine
 from watchdog.clock import SystemClock
 from watchdog.config import HostSettings
 from watchdog.errors import WatchdogError
+from watchdog.loading.cross_checks import NAME
 from watchdog.loading.hosts import USER, is_host
-from watchdog.loading.names import NAME
-from watchdog.setup.places import PRIVATE, PUBLIC, Places, append_line, read, write
-from watchdog.setup.talk import Talk
+from watchdog.setup.files import PRIVATE, PUBLIC, Places, append_line, read, write
+from watchdog.setup.prompts import Talk
 from watchdog.ssh import HostError, Reason
-from watchdog.ssh.offered import OfferedKey, Standing, known_keys, offered_key, pattern, standing
-from watchdog.ssh.own_key import bound_line, new_private_key, open_line, public_line
+from watchdog.ssh.host_key import OfferedKey, Standing, known_keys, offered_key, pattern, standing
+from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
 
 CLOCK_S = 5.0
 HOST = re.compile(

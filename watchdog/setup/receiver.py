@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from watchdog.config import Secret
 from watchdog.errors import WatchdogError
 from watchdog.notify import url_problem
-from watchdog.setup.places import PRIVATE, Places, read, write
-from watchdog.setup.talk import Talk
+from watchdog.setup.files import PRIVATE, Places, read, write
+from watchdog.setup.prompts import Talk
 
 NAME = "phone"
 EXAMPLE = "ntfys://ntfy.sh/a-topic-nobody-can-guess"

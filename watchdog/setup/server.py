@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from watchdog.chat import ChatClient
+from watchdog.checks.examination import Offer, fix_for, listed, offer_of, probe, thought_only
 from watchdog.checks.generation_report import ProbeOutcome
-from watchdog.checks.server_examination import Offer, fix_for, listed, offer_of, probe, thought_only
 from watchdog.clock import SystemClock
 from watchdog.completion.reason import Reason
 from watchdog.config import ProbeSettings, Secret, ServerSettings
@@ -18,7 +18,7 @@ from watchdog.errors import WatchdogError
 from watchdog.loading.hosts import is_host
 from watchdog.loading.servers import web_url_parts
 from watchdog.model import Verdict
-from watchdog.setup.talk import Talk
+from watchdog.setup.prompts import Talk
 
 NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 ADDRESS = re.compile(r"[0-9.:]+|localhost")

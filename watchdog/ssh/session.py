@@ -11,9 +11,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings
-from watchdog.ssh.failure import HostError, Reason, Stage, endpoint, out_of_time
+from watchdog.ssh.errors import HostError, Reason, Stage, endpoint, named, out_of_time
 from watchdog.ssh.login import options
-from watchdog.ssh.naming import named
 
 if TYPE_CHECKING:
     import asyncssh

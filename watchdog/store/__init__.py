@@ -15,12 +15,20 @@ from typing import Self, TextIO, TypeVar
 
 from watchdog.errors import StoreError
 from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
-from watchdog.store import deliveries, files, reads, requests
+from watchdog.store import deliveries, files, reader, requests
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
-from watchdog.store.reader import Reader
-from watchdog.store.reads import Acknowledged, BlindWindow, DeliveryView, KeyView, Point, ReceiverView, Snapshot
-from watchdog.store.samples import Sample
+from watchdog.store.reader import (
+    Acknowledged,
+    BlindWindow,
+    DeliveryView,
+    KeyView,
+    Point,
+    Reader,
+    ReceiverView,
+    Sample,
+    Snapshot,
+)
 from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
@@ -137,7 +145,7 @@ class Store:
 
     def loaded(self) -> tuple[dict[str, TrackState], tuple[Incident, ...]]:
         """At start: every tracked key with its state, and the open incidents. Blocks for a moment."""
-        return self._writer.do_now(lambda db: (reads.states(db), reads.open_incidents(db)))
+        return self._writer.do_now(lambda db: (reader.states(db), reader.open_incidents(db)))
 
     def last_incident_id(self) -> str:
         """The greatest incident id ever given, "" if none. Blocks for a moment."""
@@ -203,26 +211,26 @@ class Store:
             if version == self._seen:
                 return None
             self._seen = version
-            return Wishes(reads.silences(db, now), reads.acknowledgements(db), deliveries.waiting(db))
+            return Wishes(reader.silences(db, now), reader.acknowledgements(db), deliveries.waiting(db))
 
         return await self._do(work)
 
     async def snapshot(self, now: float) -> Snapshot:
         """Everything that is now, also when the state is in memory."""
         trouble = self.trouble
-        return await self._do(lambda db: reads.snapshot(db, now, trouble.text if trouble else None))
+        return await self._do(lambda db: reader.snapshot(db, now, trouble.text if trouble else None))
 
     async def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
         """What became of messages; see `reads.deliveries`."""
-        return await self._do(lambda db: reads.deliveries(db, incident_id, since_at))
+        return await self._do(lambda db: reader.deliveries(db, incident_id, since_at))
 
     async def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
         """Observations of `key`, oldest first."""
-        return await self._do(lambda db: reads.history(db, key, since_at, until_at, limit))
+        return await self._do(lambda db: reader.history(db, key, since_at, until_at, limit))
 
     async def incidents(self, since_at: float, until_at: float) -> tuple[Incident, ...]:
         """Incidents that were open at some time in between, oldest first."""
-        return await self._do(lambda db: reads.incidents(db, since_at, until_at))
+        return await self._do(lambda db: reader.incidents(db, since_at, until_at))
 
     async def read(self, work: Callable[[Reader], T]) -> T:
         """Do a long reading beside the writer, on a thread of its own; in its place when the state is in memory."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from watchdog.message import clean_line
 from watchdog.model import (
     Cause,
     Confidence,
@@ -22,6 +21,7 @@ from watchdog.model import (
     Told,
     TrackState,
 )
+from watchdog.text import clean_line
 
 
 def dump(value: Json) -> str:

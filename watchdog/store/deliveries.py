@@ -5,14 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from watchdog.model import (
-    Delivery,
-    DeliveryState,
-    Incident,
-    NotificationKind,
-    Outcome,
-    Severity,
-)
+from watchdog.model import Delivery, DeliveryState, Incident, NotificationKind, Outcome, Severity
 from watchdog.policy import Fate, Waiting, fate
 from watchdog.store.codec import incident_from_text
 from watchdog.store.writes import depths

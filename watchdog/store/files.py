@@ -6,14 +6,90 @@ import errno
 import fcntl
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from watchdog.errors import StateLockedError, StoreError
-from watchdog.store.schema import migrate
+from watchdog.errors import StateLockedError, StateVersionError, StoreError
+
+# The tables, and how an older database becomes the present one.
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE keys (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+    CREATE TABLE observations (
+        id INTEGER PRIMARY KEY, key INTEGER NOT NULL, at REAL NOT NULL, verdict INTEGER NOT NULL, reason TEXT NOT NULL,
+        duration_s REAL NOT NULL, summary TEXT NOT NULL, measurements TEXT
+    );
+    CREATE INDEX observations_by_key ON observations (key, id);
+    CREATE TABLE tracks (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE incidents (
+        id TEXT PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, severity TEXT NOT NULL, opened_at REAL NOT NULL,
+        closed_at REAL, body TEXT NOT NULL
+    );
+    CREATE INDEX incidents_open ON incidents (id) WHERE status = 'firing';
+    CREATE TABLE outbox (
+        row INTEGER PRIMARY KEY AUTOINCREMENT, receiver TEXT NOT NULL, incident TEXT NOT NULL, kind TEXT NOT NULL,
+        severity TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, created_at REAL NOT NULL,
+        state TEXT NOT NULL DEFAULT 'queued', attempt INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL,
+        leased_at REAL, done_at REAL, newest_when_done INTEGER,
+        why TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '', duration_s REAL
+    );
+    CREATE INDEX outbox_waiting ON outbox (receiver, row) WHERE state IN ('queued', 'leased');
+    CREATE INDEX outbox_by_incident ON outbox (incident, receiver);
+    CREATE TABLE memory (check_key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE receivers (
+        name TEXT PRIMARY KEY, delivered_at REAL, failed_at REAL, failures INTEGER NOT NULL DEFAULT 0,
+        detail TEXT NOT NULL DEFAULT ''
+    ) WITHOUT ROWID;
+    CREATE TABLE silences (
+        id TEXT PRIMARY KEY, matcher TEXT NOT NULL, starts_at REAL NOT NULL, ends_at REAL NOT NULL,
+        reason TEXT NOT NULL, author TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE acknowledgements (
+        incident TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL, author TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE blind_windows (
+        id INTEGER PRIMARY KEY, began_at REAL NOT NULL, ended_at REAL NOT NULL, reason TEXT NOT NULL
+    );
+    """,
+)
+"""One script per version; the database's `user_version` says how many have run. Never change one that was released."""
+
+TABLES = (
+    "keys", "observations", "tracks", "incidents", "outbox", "memory", "receivers", "silences", "acknowledgements",
+    "blind_windows",
+)  # fmt: skip
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the database to the present version, each step in its own transaction.
+
+    Raises `StateVersionError` if the database was written by a newer version of this program.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(MIGRATIONS):
+        raise StateVersionError(
+            f"the state database has version {version}, this program knows {len(MIGRATIONS)}: it was written "
+            "by a newer inference-watchdog; upgrade, or point --state-dir elsewhere"
+        )
+    for number in range(version, len(MIGRATIONS)):
+        script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;"
+        try:
+            connection.executescript(script)
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    """The column names of one of our own tables."""
+    with closing(connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - names from TABLES
+        return tuple(str(column[0]) for column in cursor.description)
+
 
 DATABASE = "state.db"
 LOCK = "lock"
@@ -244,3 +320,46 @@ def open_for_request(state_dir: Path) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise told(error, path) from error
     return connection
+
+
+# Whether a daemon holds a state directory, seen from beside it.
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds the state: its id, as it wrote it down (None: it could not), since when (Unix seconds)."""
+
+    process: int | None
+    since: float
+
+
+def holder(state_dir: Path) -> Holder | None:
+    """Who holds the lock of `state_dir`, or None if nobody does or it cannot be told.
+
+    Looking takes a shared lock for a moment. A process that is known to be gone is not asked about, so that a daemon
+    that starts in that moment is hardly ever in our way.
+    """
+    try:
+        with (state_dir / LOCK).open(encoding="ascii", errors="replace") as file:
+            written = file.read(32).strip()
+            process = int(written) if written.isdecimal() else None
+            if process is not None and not _exists(process):
+                return None
+            since = os.fstat(file.fileno()).st_mtime
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Holder(process, since)
+    except OSError:
+        pass
+    return None
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

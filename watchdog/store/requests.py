@@ -7,12 +7,31 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from watchdog.errors import StoreError
-from watchdog.message import clean_line
 from watchdog.model import Silence
-from watchdog.store import reads
+from watchdog.store import reader
 from watchdog.store.codec import dump
-from watchdog.store.spoken import author_of, reason_of
 from watchdog.store.writes import Queued, enqueue
+from watchdog.text import clean_line
+
+# What people write beside an incident or a silence: one clean line, not empty, not endless.
+
+LONGEST_REASON = 500
+LONGEST_AUTHOR = 100
+
+
+def reason_of(text: str) -> str:
+    """`text` as it is kept. Raises `StoreError` for none, or more than 500 characters."""
+    line = clean_line(text)
+    if not line:
+        raise StoreError("the reason is empty: say in a few words why, for those who read `status`")
+    if len(line) > LONGEST_REASON:
+        raise StoreError(f"the reason has {len(line)} characters; say it in at most {LONGEST_REASON}")
+    return line
+
+
+def author_of(text: str) -> str:
+    """The name of who asks, as it is kept."""
+    return clean_line(text)[:LONGEST_AUTHOR]
 
 
 def add_silence(connection: sqlite3.Connection, silence: Silence) -> Silence:
@@ -46,7 +65,7 @@ def end_silence(connection: sqlite3.Connection, silence_id: str, now: float) -> 
 
 def acknowledge(connection: sqlite3.Connection, incident_id: str, now: float, reason: str, author: str) -> None:
     """Stop the reminders of an open incident until it ends. Raises `StoreError` if it is not open, or for no reason."""
-    found = reads.incident(connection, incident_id)
+    found = reader.incident(connection, incident_id)
     if found is None or found.closed_at is not None:
         raise StoreError(f"no open incident {incident_id}; `inference-watchdog status` lists them")
     connection.execute(

@@ -1,11 +1,8 @@
 """What the reader's `vitals` tell about a host: its memory, its GPUs, and how hard they really work. Pure."""
 
-from watchdog.vitals.figures import figures, loads_of
-from watchdog.vitals.judge import JudgedGpu, Load, gpu_words, judge
-from watchdog.vitals.memory import VitalsMemory
-from watchdog.vitals.power import Bounds, PowerHistory
+from watchdog.vitals.gpu_load import Bounds, JudgedGpu, Load, PowerHistory, VitalsMemory, gpu_words, judge
+from watchdog.vitals.measurements import figures, loads_of, summary
 from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merged, read_vitals
-from watchdog.vitals.words import summary
 
 __all__ = [
     "Bounds",

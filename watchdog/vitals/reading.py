@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from watchdog.quantity import quantile
+from watchdog.text import quantile
 
 MAX_GPUS = 32
 FULL_PERCENT = 90.0

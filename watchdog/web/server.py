@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,17 +14,103 @@ from aiohttp import web
 
 from watchdog.clock import Clock
 from watchdog.config import Config, WebSettings
-from watchdog.metrics import Metrics
-from watchdog.metrics.probe import probe_exposition
-from watchdog.overview.now import Now
-from watchdog.overview.scene import Scene
-from watchdog.overview.span import Length
-from watchdog.store import Reader, Store
-from watchdog.web.badge import badge, icon
-from watchdog.web.guard import Guard
+from watchdog.model import Observation, Severity
+from watchdog.overview.page_data import Scene
+from watchdog.overview.states import badge, icon
+from watchdog.overview.statistics import Length
+from watchdog.overview.status import Now
+from watchdog.store import PLAN, BlindWindow, Reader, Store
+from watchdog.web.access import Guard
+from watchdog.web.metrics import Metrics, Reading, probe_exposition
 from watchdog.web.page import page
-from watchdog.web.reading import reading_of
-from watchdog.web.scrapes import RunProbe, ScrapedProbes
+
+# `/probe`: a Prometheus asks, we probe, and it gets the result. Never a burst, whoever asks how often.
+
+RunProbe = Callable[[str], Awaitable[Observation | None]]
+"""Server name → the observation of a probe made now; None if there is no such server."""
+FRESH_SHARE = 0.5
+"""Two who ask within half of a server's interval share one probe: a pair of Prometheus servers asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    observation: Observation
+    at: float
+
+
+class ScrapedProbes:
+    """Probes that are made when they are asked for; one in flight per server."""
+
+    def __init__(self, run: RunProbe, clock: Clock) -> None:
+        """`run` makes one probe and takes its result in as any other."""
+        self._run = run
+        self._clock = clock
+        self._last: dict[str, _Last] = {}
+        self._running: dict[str, asyncio.Task[Observation | None]] = {}
+
+    async def ask(self, server: str, interval_s: float, within_s: float | None) -> Observation | None:
+        """A result not older than half of `interval_s`; None if it is not there `within_s`. The probe goes on then."""
+        last = self._last.get(server)
+        if last is not None and self._clock.monotonic() - last.at < FRESH_SHARE * interval_s:
+            return last.observation
+        task = self._running.get(server)
+        if task is None:
+            task = asyncio.create_task(self._probe(server), name=f"scraped {server}")
+            self._running[server] = task
+        done, _ = await asyncio.wait((task,), timeout=within_s)
+        return task.result() if done else None
+
+    async def _probe(self, server: str) -> Observation | None:
+        began = self._clock.monotonic()
+        try:
+            seen = await self._run(server)
+        finally:
+            del self._running[server]
+        if seen is not None:
+            self._last[server] = _Last(seen, began)
+        return seen
+
+    async def stop(self) -> None:
+        """Cancel what runs; a cancelled probe counts for nothing."""
+        running = tuple(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+# What `/metrics` reads from the state: open incidents, queues, and how long we were blind.
+
+
+def reading_of(reader: Reader, started_at: float, now: float, receivers: Iterable[str]) -> Reading:
+    """The state at `now`; blind times count from `started_at`, so that they only ever grow while we run."""
+    snapshot = reader.snapshot(now)
+    checks = sorted(reader.memory(PLAN) or {})
+    open_now = Counter(incident.severity.value for incident in snapshot.open_incidents)
+    firing = {incident.key for incident in snapshot.open_incidents}
+    waiting = {one.name: one.waiting for one in snapshot.receivers}
+    blind = reader.blind_windows(started_at)
+    return Reading(
+        open_incidents={severity.value: open_now[severity.value] for severity in Severity},
+        firing={check: int(check in firing) for check in checks},
+        blind_s={check: blind_seconds(blind, check, started_at, now) for check in checks},
+        waiting={name: waiting.get(name, 0) for name in receivers},
+        storage_ok=snapshot.storage is None,
+    )
+
+
+def blind_seconds(windows: Iterable[BlindWindow], check: str, since_at: float, until_at: float) -> float:
+    """The time within `since_at` to `until_at` in which `check` could not be seen; overlapping windows count once."""
+    spans = sorted(
+        (max(one.began_at, since_at), min(one.ended_at or until_at, until_at))
+        for one in windows
+        if one.key in ("", check)
+    )
+    total, seen_until = 0.0, since_at
+    for begin, end in spans:
+        total += max(0.0, end - max(begin, seen_until))
+        seen_until = max(seen_until, end)
+    return total
+
 
 log = structlog.get_logger("web")
 

@@ -1,0 +1,177 @@
+"""How far a request came before it failed: name, connection, handshake, or all the way to a silent server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from watchdog.completion.reason import Reason, one_line
+
+ROAD: ContextVar[Road | None] = ContextVar("road", default=None)
+"""The road of the request that runs in this context. Tasks started on its behalf see the same one."""
+
+
+class Road:
+    """The sockets opened for one request, and what is known about them just before its deadline."""
+
+    __slots__ = ("_sockets", "connected", "opened")
+
+    def __init__(self) -> None:
+        """Nothing has been opened yet."""
+        self._sockets: list[socket.socket] = []
+        self.opened = False
+        self.connected = False
+
+    def add(self, opened: socket.socket) -> None:
+        """Take a socket that is about to connect."""
+        self._sockets.append(opened)
+        self.opened = True
+
+    def look(self) -> None:
+        """Note whether a connection stands. Called before the deadline: afterwards the sockets are closed."""
+        for opened in self._sockets:
+            try:
+                opened.getpeername()
+            except OSError:
+                continue
+            self.connected = True
+        self._sockets.clear()
+
+    def silence(self, *, tls: bool) -> tuple[Reason, str]:
+        """Why no reply came by the deadline."""
+        if not self.opened:
+            return Reason.DNS, "the name was not resolved in time"
+        if not self.connected:
+            return Reason.UNREACHABLE, "no answer to the connection attempt"
+        if tls:
+            return Reason.NO_REPLY, "the port accepts, but neither the TLS handshake nor a reply came"
+        return Reason.NO_REPLY, "the port accepts, but no reply came"
+
+
+def open_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current road."""
+    opened = socket.socket(address[0], address[1], address[2])
+    road = ROAD.get()
+    if road is not None:
+        road.add(opened)
+    return opened
+
+
+def trouble_of(error: Exception) -> tuple[Reason, str]:
+    """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        found = Reason.DNS, f"the name {error.host} does not resolve"
+    elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):
+        found = Reason.TLS, _tls_words(error)
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        found = _connect_trouble(error.os_error)
+    elif isinstance(error, aiohttp.ClientHttpProxyError):
+        found = Reason.UPSTREAM_DOWN, f"the proxy refused with HTTP {error.status}"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        found = Reason.MALFORMED, f"no valid HTTP: {one_line(error.message, 120)}"
+    elif isinstance(error, aiohttp.InvalidURL):
+        found = Reason.NOT_FOUND, "the address is no valid URL"
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        found = Reason.RESET, "the connection was closed before any reply"
+    else:
+        found = Reason.RESET, "the connection broke before any reply"
+    return found
+
+
+def _connect_trouble(error: OSError) -> tuple[Reason, str]:
+    if isinstance(error, ConnectionRefusedError):
+        return Reason.REFUSED, "nothing listens on the port"
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):
+        return Reason.RESET, "the connection was reset while it was set up"
+    words = error.strerror or str(error) or type(error).__name__
+    return Reason.UNREACHABLE, words.rstrip(".")
+
+
+def _tls_words(error: Exception) -> str:
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    verify = getattr(cause, "verify_message", "")
+    return f"the certificate is not trusted: {verify}" if verify else f"the TLS handshake failed: {_reason(cause)}"
+
+
+def _reason(cause: object) -> str:
+    return str(getattr(cause, "reason", "") or getattr(cause, "strerror", "") or type(cause).__name__)
+
+
+# Name look-ups that cannot delay anything else.
+
+Lookup = Callable[..., list[Any]]
+
+
+class ThreadPerNameResolver(AbstractResolver):
+    """Resolves each name in a thread of its own; further calls for a name that hangs wait for the same thread."""
+
+    def __init__(self, lookup: Lookup = socket.getaddrinfo) -> None:
+        """`lookup` has the signature of `socket.getaddrinfo`."""
+        self._lookup = lookup
+        self._pending: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Addresses of `host`. Raises OSError (also for names that are no names), as aiohttp expects."""
+        key = (host, int(family))
+        future = self._pending.get(key)
+        if future is None:
+            future = self._pending[key] = asyncio.get_running_loop().create_future()
+            threading.Thread(target=self._work, args=(key, future), name=f"resolve {host}", daemon=True).start()
+        found = await asyncio.shield(future)
+        return [_result(host, port, info) for info in found]
+
+    async def close(self) -> None:
+        """Forget what is under way; its threads are daemons and end by themselves."""
+        for future in self._pending.values():
+            future.cancel()
+        self._pending.clear()
+
+    def _work(self, key: tuple[str, int], future: asyncio.Future[list[Any]]) -> None:
+        host, family = key
+        found: list[Any] = []
+        failure: OSError | None = None
+        try:
+            found = self._lookup(host, None, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        except OSError as error:
+            failure = error
+        except UnicodeError as error:
+            failure = OSError(None, f"no valid host name: {error}")
+        try:
+            future.get_loop().call_soon_threadsafe(self._finish, key, future, found, failure)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _finish(
+        self, key: tuple[str, int], future: asyncio.Future[list[Any]], found: list[Any], failure: OSError | None
+    ) -> None:
+        self._pending.pop(key, None)
+        if future.done():
+            return
+        if failure is None:
+            future.set_result(found)
+        else:
+            future.set_exception(failure)
+            future.exception()  # seen: the asker may have left at its deadline
+
+
+def _result(host: str, port: int, info: Any) -> ResolveResult:
+    family, _, proto, _, address = info
+    scoped = family == socket.AF_INET6 and len(address) > 3 and address[3]
+    return ResolveResult(
+        hostname=host,
+        host=f"{address[0]}%{address[3]}" if scoped else address[0],
+        port=port,
+        family=family,
+        proto=proto,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )

@@ -1,0 +1,101 @@
+"""Looking at an engine's metrics and model lists beside a probe: small requests with short limits of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from yarl import URL
+
+from watchdog.chat.client import ChatClient, Fetched
+from watchdog.chat.endpoint import Endpoint
+from watchdog.engines.metrics import EngineSample, read_metrics
+from watchdog.engines.table import LOOK_PATHS, METRICS_PATHS, loaded_models, served_models
+from watchdog.model import Json
+
+_ABSENT_FOR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One look at the metrics: the sample, or why there is none. `absent` = the server answered and has none."""
+
+    sample: EngineSample | None = None
+    path: str | None = None
+    trouble: str = ""
+    absent: bool = False
+
+
+class MetricsLook:
+    """Finds and reads the metrics of one server.
+
+    Without a configured address the usual paths are tried once; what was found is remembered, and that there is
+    nothing is remembered for an hour.
+    """
+
+    def __init__(self, client: ChatClient, endpoint: Endpoint, metrics_url: str | None) -> None:
+        """`metrics_url` is the configured address, if any."""
+        self._client = client
+        self._endpoint = endpoint
+        self._configured = URL(metrics_url) if metrics_url else None
+
+    def worth_it(self, absent_since: float | None, now: float) -> bool:
+        """Whether to look at all: not within an hour of having found nothing."""
+        if self._configured is not None or absent_since is None:
+            return True
+        return not 0 <= now - absent_since < _ABSENT_FOR_S
+
+    async def scrape(self, path: str | None, timeout_s: float) -> Scrape:
+        """Read the metrics once, at `path` if known, within `timeout_s` seconds in all. Never raises."""
+        if self._configured is not None:
+            return _read(await self._client.fetch(self._endpoint, self._configured, timeout_s), None)
+        if path is not None:
+            return _read(await self._client.fetch(self._endpoint, self._endpoint.root(path), timeout_s), path)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        found = Scrape(trouble="no metrics found", absent=True)
+        for candidate in METRICS_PATHS:
+            left = until - loop.time()
+            if left <= 0:
+                return Scrape(trouble=f"no metrics within {timeout_s:.3g} s")
+            found = _read(await self._client.fetch(self._endpoint, self._endpoint.root(candidate), left), candidate)
+            if found.sample is not None or not found.absent:
+                return found
+        return found
+
+
+def _read(fetched: Fetched, path: str | None) -> Scrape:
+    if fetched.status is None:
+        return Scrape(trouble=f"the metrics gave {fetched.trouble}")
+    if fetched.status != 200:
+        return Scrape(trouble=f"the metrics gave HTTP {fetched.status}", absent=True)
+    sample = read_metrics(fetched.body)
+    if sample is None:
+        return Scrape(trouble="no engine metrics are served", absent=True)
+    return Scrape(sample, path)
+
+
+async def models_served(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:
+    """The models that `/v1/models` lists; None if it gives no list."""
+    fetched = await client.fetch(endpoint, endpoint.models, timeout_s)
+    return served_models(_json(fetched)) if fetched.status == 200 else None
+
+
+async def models_loaded(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:
+    """The models an on-demand server holds in memory; None if it has no place to say so, or does not answer."""
+    for path in LOOK_PATHS:
+        fetched = await client.fetch(endpoint, endpoint.root(path), timeout_s)
+        if fetched.status is None:
+            return None
+        loaded = loaded_models(path, _json(fetched)) if fetched.status == 200 else None
+        if loaded is not None:
+            return loaded
+    return None
+
+
+def _json(fetched: Fetched) -> Json:
+    try:
+        return json.loads(fetched.body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,252 @@
+"""One host's kernel log in this process: what is remembered of it, shared by the scan and the live stream.
+
+Everything between "have lines" and "have a result" happens without an `await`, so neither reader can take a line the
+other has taken. Observations wait in `_pending` until a result carries them; memory that covers a line never leaves
+before or without the observations made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from watchdog.config import HostSettings
+from watchdog.journal.boot import Ending, Loss, Page
+from watchdog.journal.reading import Reading
+from watchdog.kernlog import grouping
+from watchdog.kernlog.lines import KernelLine
+from watchdog.kernlog.matcher import Matcher
+from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
+from watchdog.ssh import HostError, Reason
+
+# What a reading becomes for a person: the condition "could I read it all", and the occurrences beside its lines.
+
+UNREACHABLE = frozenset({Reason.REFUSED, Reason.UNROUTABLE, Reason.TIMEOUT, Reason.SILENT, Reason.RESET})
+"""A machine that cannot be talked to at all may be locked up: that wakes someone."""
+EVIDENCE_LIMIT = 10
+
+
+def readable(
+    host: HostSettings, trouble: HostError | None, now: float, duration_s: float, lines: int, how: str
+) -> Observation:
+    """The condition `kernel_log/<host>`: pass only if everything was read. `how` names the source that was read."""
+    key, labels = f"kernel_log/{host.name}", {"host": host.name}
+    numbers = {"lines": float(lines), "duration_s": duration_s}
+    if trouble is None:
+        return Observation(
+            key=key,
+            verdict=Verdict.PASS,
+            reason=Reason.OK.value,
+            severity=Severity.WARN,
+            summary=f"{host.name}: kernel log read to its end, {lines} new lines ({how})",
+            at=now,
+            duration_s=duration_s,
+            labels=labels,
+            measurements=numbers,
+        )
+    return Observation(
+        key=key,
+        verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
+        reason=trouble.reason.value,
+        severity=Severity.PAGE if trouble.reason in UNREACHABLE else Severity.WARN,
+        summary=f"{host.name}: {trouble.summary}",
+        at=now,
+        duration_s=duration_s,
+        evidence=(Evidence(now, host.name, trouble.summary),),
+        labels=labels,
+        measurements=numbers,
+        advice=trouble.advice,
+    )
+
+
+def stream_condition(host: HostSettings, trouble: HostError | None, now: float) -> Observation:
+    """The condition `follow/<host>`: does the live stream bring what the scan finds?"""
+    key, labels = f"follow/{host.name}", {"host": host.name}
+    if trouble is None:
+        return Observation(
+            key=key,
+            verdict=Verdict.PASS,
+            reason=Reason.OK.value,
+            severity=Severity.WARN,
+            summary=f"{host.name}: the live kernel log keeps up with the scan",
+            at=now,
+            labels=labels,
+        )
+    return Observation(
+        key=key,
+        verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
+        reason=trouble.reason.value,
+        severity=Severity.INFO if trouble.reason is Reason.NO_JOURNAL else Severity.WARN,
+        summary=f"{host.name}: no live kernel log: {trouble.summary}",
+        at=now,
+        labels=labels,
+        advice=trouble.advice
+        or "The scan still reads every line, but the last seconds before a hard lock reach only a live stream.",
+    )
+
+
+def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
+    """The occurrence `log.incomplete`: lines that nobody will ever read."""
+    count = "an unknown number of" if loss.count is None else str(loss.count)
+    return Observation(
+        key=f"kernel_log/{host.name}/log.incomplete/-",
+        verdict=Verdict.FAIL,
+        reason="log.incomplete",
+        severity=Severity.WARN,
+        summary=f"{host.name}: kernel log incomplete, {count} lines lost",
+        at=now,
+        nature=Nature.OCCURRENCE,
+        evidence=(Evidence(now, host.name, loss.text),),
+        labels={"host": host.name, "kind": "log.incomplete", "device": "-"},
+        count=loss.count or 1,
+        advice="What was lost may have held an error. Look at the machine's own `dmesg`, and at what floods its log.",
+    )
+
+
+def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: float) -> Observation:
+    """The occurrence `host.rebooted`: that it restarted, and how the boot before ended."""
+    kept = any(line.startswith("file=") for line in crash)
+    if ending.clean:
+        how = "after a clean shutdown"
+    elif ending.firmware:
+        how = "and its firmware reports errors from the boot before (BERT)"
+    elif kept:
+        how = "without a shutdown; crash records were kept (pstore)"
+    elif ending.gone:
+        how = "and the end of the boot before cannot be read (no journal of it is kept)"
+    else:
+        how = "without a shutdown: its log stops mid-line, as after a hard lock, a panic or a power cut"
+    evidence = [Evidence(at, host.name, f"last kernel line: {text}") for at, text in ending.tail]
+    evidence += [Evidence(None, host.name, text) for text in ending.firmware]
+    if kept and not ending.clean:
+        evidence += [Evidence(None, f"{host.name} pstore", line) for line in crash[-EVIDENCE_LIMIT:]]
+    return Observation(
+        key=f"kernel_log/{host.name}/host.rebooted/{ending.next_boot}",
+        verdict=Verdict.FAIL,
+        reason="host.rebooted",
+        severity=Severity.INFO if ending.clean else Severity.WARN,
+        summary=f"{host.name} restarted {how}",
+        at=now,
+        nature=Nature.OCCURRENCE,
+        evidence=tuple(evidence),
+        labels={"host": host.name, "kind": "host.rebooted", "device": "-"},
+        advice=""
+        if ending.clean
+        else "Read the last kernel lines: a PCIe, GPU or network error just before the end is the likely cause.",
+    )
+
+
+def folded(observations: Iterable[Observation]) -> tuple[Observation, ...]:
+    """Occurrences of the same key as one: counts added, the graver words kept, evidence in order up to a limit."""
+    by_key: dict[str, Observation] = {}
+    for new in observations:
+        old = by_key.get(new.key)
+        if old is None:
+            by_key[new.key] = new
+            continue
+        by_key[new.key] = _joined(old, new)
+    return tuple(by_key.values())
+
+
+def _joined(old: Observation, new: Observation) -> Observation:
+    lead = new if new.severity.rank >= old.severity.rank else old
+    count = old.count + new.count
+    seen = {**new.measurements, **old.measurements}
+    if "last_at" in new.measurements:
+        seen["last_at"] = new.measurements["last_at"]
+    return replace(
+        lead,
+        at=max(old.at, new.at),
+        count=count,
+        summary=lead.summary.replace(f"{lead.count} lines", f"{count} lines"),
+        evidence=(old.evidence + new.evidence)[:EVIDENCE_LIMIT],
+        measurements=seen,
+    )
+
+
+WAITING_LIMIT = 5000
+"""Lines held at most before they are classified: a scan of one page is folded in one piece."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """The live stream as the scan sees it. `last_us`: when journald received the newest record it brought.
+
+    `restart` asks it to catch up by pages and begin anew.
+    """
+
+    wanted: bool = False
+    open: bool = False
+    last_us: int = -1
+    trouble: HostError | None = None
+    restart: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class HostLog:
+    """Memory and pending observations of one host."""
+
+    def __init__(self, host: HostSettings, matcher: Matcher) -> None:
+        """Nothing is remembered until `recall`."""
+        self.host = host
+        self.stream = Stream()
+        self._matcher = matcher
+        self._reading: Reading | None = None
+        self._grouping: Json | None = None
+        self._waiting: list[KernelLine] = []
+        self._pending: tuple[Observation, ...] = ()
+
+    @property
+    def reading(self) -> Reading:
+        """The state of the reading; `recall` must have been called."""
+        assert self._reading is not None  # noqa: S101 - both readers recall first
+        return self._reading
+
+    def recall(self, memory: Json | None) -> None:
+        """Start from the stored `memory`, unless this process remembers more already."""
+        if self._reading is not None:
+            return
+        stored = memory if isinstance(memory, dict) else {}
+        self._reading = Reading.from_json(stored.get("reading"))
+        self._grouping = stored.get("grouping")
+
+    def take_back(self, result: CheckResult) -> None:
+        """A result could not be committed: its observations wait again, so nothing is lost while this process lives."""
+        self._pending = folded((*result.observations, *self._pending))
+
+    def take(self, page: Page, now: float) -> int:
+        """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
+        self._waiting += page.lines
+        lost = tuple(incomplete(self.host, loss, now) for loss in page.losses)
+        if lost:
+            self._pending = folded((*self._pending, *lost))
+        if len(self._waiting) >= WAITING_LIMIT:
+            self.settle(now)
+        return len(page.lines)
+
+    def settle(self, now: float) -> None:
+        """Classify the lines that wait. Lines of one record belong in one call: a CmpltTO alone names no device."""
+        if self._waiting:
+            lines, self._waiting = self._waiting, []
+            found, self._grouping = grouping.observations(self.host.name, lines, self._matcher, now, self._grouping)
+            self._pending = folded((*self._pending, *found))
+
+    def take_endings(self, crash: Iterable[str], now: float) -> None:
+        """Tell, once, how the boots that have ended did so."""
+        told = tuple(rebooted(self.host, ending, tuple(crash), now) for ending in self.reading.endings)
+        self._pending = folded((*self._pending, *told))
+        self.reading.forget_ended()
+
+    def has_news(self, now: float) -> bool:
+        """Whether observations wait to be committed."""
+        self.settle(now)
+        return bool(self._pending)
+
+    def result(self, now: float, *conditions: Observation) -> CheckResult:
+        """A result with the given conditions first, then all that waits, and the memory that belongs to it."""
+        self.settle(now)
+        occurrences, self._pending = self._pending, ()
+        if self._reading is None or self._reading.current is None:
+            return CheckResult((*conditions, *occurrences))
+        memory = {"reading": self._reading.to_json(), "grouping": self._grouping}
+        return CheckResult((*conditions, *occurrences), memory)

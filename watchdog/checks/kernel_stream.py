@@ -1,0 +1,151 @@
+"""The live stream beside the scan: the last seconds before a hard lock never reach the disk, only a listener.
+
+Measured (design §5.2): a machine that locks up loses the last 10 to 30 s of its journal, the very lines that say why.
+The stream starts where everything before is proven read, brings lines as journald takes them, and never counts as
+proof: the next scan passes over the same stretch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from watchdog.checks import reader_client as requests
+from watchdog.checks.kernel_pages import Found, read_pages
+from watchdog.checks.kernel_state import HostLog
+from watchdog.clock import Clock
+from watchdog.config import HostSettings
+from watchdog.journal import records as journal_records
+from watchdog.journal.frame import Hello
+from watchdog.model import CheckResult
+from watchdog.ssh import HostError, Reason, Session, reading
+
+Commit = Callable[[CheckResult], Awaitable[object]]
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+GOOD_AFTER_S = 30.0
+"""A stream that lived this long was good: the next attempt starts with the shortest wait again."""
+CATCH_UP_S = 600.0
+BATCH_S = 0.05
+"""Lines of one record come within this time and are classified together."""
+
+logger = structlog.get_logger("follow")
+
+
+async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, clock: Clock, commit: Commit) -> None:
+    """Stream for ever, reconnecting with growing waits. Ends by cancellation or by an exception of `commit`."""
+    wait_s = FIRST_WAIT_S
+    while True:
+        started = clock.monotonic()
+        try:
+            async with reading(host, host.kernel_log.timeout_s, jump=jump) as session:
+                await _stream(session, log, clock, commit)
+            trouble = HostError(Reason.RESET, "the stream ended")
+        except HostError as error:
+            trouble = error
+        log.stream.open = False
+        log.stream.trouble = trouble
+        await _commit_news(log, clock, commit)
+        if clock.monotonic() - started >= GOOD_AFTER_S:
+            wait_s = FIRST_WAIT_S
+        logger.info("stream_ended", host=host.name, reason=trouble.reason.value, again_in_s=round(wait_s, 1))
+        await clock.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - spreads reconnects, protects nothing
+        wait_s = min(LONGEST_WAIT_S, 2 * wait_s)
+
+
+async def _commit_news(log: HostLog, clock: Clock, commit: Commit) -> None:
+    """Hand over what waits, if anything does. Lines that mean nothing travel with the next result."""
+    if not log.has_news(clock.wall()):
+        return
+    result = log.result(clock.wall())
+    try:
+        await commit(result)
+    except BaseException:
+        log.take_back(result)
+        raise
+
+
+async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) -> None:
+    """Catch up by pages and take live lines, again and again on one connection, until the stream ends."""
+
+    async def commit_page() -> None:
+        await _commit_news(log, clock, commit)
+
+    again = True
+    while again:
+        session.proceed()
+        hello = await requests.greet(session)
+        found = Found()
+        until = clock.monotonic() + CATCH_UP_S
+        await read_pages(session, log, hello, clock, found, until=until, after_page=commit_page)
+        if not found.visible:
+            raise _nothing_to_follow(log.host, hello)
+        session.without_deadline()
+        again = await _live(session, log, hello.boot, clock, commit)
+
+
+def _nothing_to_follow(host: HostSettings, hello: Hello) -> HostError:
+    if hello.journalctl and not hello.may_read_journal:
+        return requests.no_permission(host.user)
+    return HostError(Reason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
+
+
+async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit: Commit) -> bool:
+    """Take live lines until the stream ends (False), or until it has to catch up by pages (True)."""
+    news, stream = asyncio.Event(), log.stream
+    lines = _Lines(log, clock, news)
+    stream.restart.clear()
+    stream.last_us = -1
+    request = f"read1 follow {boot} {log.reading.cursor(boot)}"
+    asking = asyncio.create_task(requests.ask(session, request, lines.take, live=True))
+    tasks = [
+        asking,
+        asyncio.create_task(_commit_as_they_come(log, clock, news, commit)),
+        asyncio.create_task(stream.restart.wait()),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return asking not in done
+    finally:
+        stream.open = False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _commit_as_they_come(log: HostLog, clock: Clock, news: asyncio.Event, commit: Commit) -> None:
+    while True:
+        await news.wait()
+        await asyncio.sleep(BATCH_S)
+        news.clear()
+        await _commit_news(log, clock, commit)
+
+
+class _Lines:
+    """Takes the data lines of the live stream."""
+
+    def __init__(self, log: HostLog, clock: Clock, news: asyncio.Event) -> None:
+        self._log = log
+        self._clock = clock
+        self._news = news
+
+    def take(self, line: bytes) -> None:
+        """Take one line at once; it is classified and committed a moment later, with the lines of its record."""
+        record = journal_records.parse_journal(line)
+        stream = self._log.stream
+        if record is None or stream.restart.is_set():
+            return
+        if not stream.open:
+            stream.open, stream.trouble = True, None
+        stream.last_us = max(stream.last_us, record.received_us)
+        page = self._log.reading.live(record)
+        if page.lines or page.losses:
+            self._log.take(page, self._clock.wall())
+            self._news.set()
+        if self._log.reading.live_is_full:
+            stream.restart.set()

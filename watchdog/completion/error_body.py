@@ -1,0 +1,288 @@
+"""Error bodies in all their forms, reduced to one message, one type and one code."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from watchdog.completion import phrases
+from watchdog.completion.reason import Reason, one_line
+from watchdog.model import Json
+
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
+_READ = 20_000
+_MESSAGE_KEYS = ("message", "msg", "error", "detail", "title", "description", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server says is wrong.
+
+    `form` tells how it said so: `nested`, `string`, `flat`, `detail`, `bare` (a message and nothing else, as gateways
+    do), `html`, `text`, `none`. `code` is an HTTP-like status if the body named one.
+    """
+
+    message: str = ""
+    kind: str = ""
+    code: int | None = None
+    form: str = "none"
+
+    @property
+    def haystack(self) -> str:
+        """Type and message in lower case, for matching."""
+        return f"{self.kind} {self.message}".lower()
+
+    @property
+    def words(self) -> str:
+        """The message for a person: one line."""
+        return one_line(self.message or self.kind)
+
+
+def complaint_in(payload: Json) -> Complaint | None:
+    """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
+
+    Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, `{"detail": …}` of FastAPI, flat
+    `{"object": "error", "message": …}` and `{"code": 500, "msg": …}`, FastChat's `{"text": …, "error_code": 50001}`,
+    and the same inside each other as gateways wrap. An error that says nothing, beside choices, is none.
+    """
+    if not isinstance(payload, dict):
+        return None
+    error, choices = payload.get("error"), payload.get("choices")
+    if isinstance(error, (dict, str, list)) and error and not (choices and _says_nothing(error)):
+        return _in_error(error, payload)
+    if isinstance(choices, list):
+        # Gateways of the OpenRouter kind put the failure of what is behind them into the choice, under HTTP 200.
+        failed = (c["error"] for c in choices if isinstance(c, dict) and isinstance(c.get("error"), dict))
+        return next((_build(error, "nested") for error in failed if error), None)
+    if payload.get("detail"):
+        inner = complaint_in(payload["detail"])
+        return inner or Complaint(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")
+    said = payload.get("errors") or (payload.get("text") if payload.get("error_code") else None)
+    if said:
+        return Complaint(_text(said), "", _code(payload), "flat")
+    named = _text(payload.get("message")) and any(payload.get(key) for key in ("type", "code", "status"))
+    coded = _code(payload) is not None or payload.get("object") == "error" or error is True
+    return _build(payload, "flat") if named or coded else None
+
+
+def _in_error(error: Json, payload: dict[str, Json]) -> Complaint | None:
+    if isinstance(error, dict):
+        return _build(error, "nested")
+    if isinstance(error, list):
+        return Complaint(_text(error), "", _code(payload), "nested")
+    kind = _text(payload.get("error_type") or payload.get("type"))
+    return Complaint(error, kind, _code(payload), "string") if error.strip() else None
+
+
+def _says_nothing(error: Json) -> bool:
+    """Whether an `error` is the empty form of a server that always sends one: nothing filled in, or the code 0."""
+    if not isinstance(error, dict):
+        return False
+    return error.get("code") in (0, "0") or not any(_text(value).strip() for value in error.values())
+
+
+def complaint_of(body: bytes) -> Complaint:
+    """The complaint in the body of an error reply; an empty one says nothing."""
+    text = body[: _READ * 4].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    if not text:
+        return Complaint()
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = None
+        if looks_like_html(text):
+            return Complaint(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")
+    if isinstance(payload, str):
+        return Complaint(payload, form="text")
+    found = complaint_in(payload)
+    if found is None and isinstance(payload, dict):
+        found = bare_complaint(payload)
+    return found or Complaint(text[:_READ], form="text")
+
+
+def bare_complaint(payload: dict[str, Json]) -> Complaint:
+    """What an object says that is no error in any known form: its message, as gateways give it."""
+    return _build(payload, "bare")
+
+
+def looks_like_html(text: str) -> bool:
+    """Whether `text` is a web page rather than an answer of an API."""
+    start = text[:600].lstrip("\ufeff \t\r\n").lower()
+    return start.startswith(("<!doctype", "<html", "<head", "<body", "<?xml", "<!--")) or "<html" in start
+
+
+def _build(error: dict[str, Json], form: str) -> Complaint:
+    message = next((text for key in _MESSAGE_KEYS if (text := _text(error.get(key)))), "")
+    words = [_text(error.get(key)) for key in ("type", "error_type", "code", "param")]
+    return Complaint(message, " ".join(word for word in words if word), _code(error), form)
+
+
+def _code(error: dict[str, Json]) -> int | None:
+    for key in ("code", "status", "status_code", "error_code"):
+        value = error.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value // 100 in (429, *range(500, 510)):  # FastChat: 42901, 50002; its 403xx are no HTTP status
+                return value // 100
+            if 400 <= value <= 599:
+                return value
+    return None
+
+
+def _text(value: Json) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, str):
+        return "" if value in ("None", "null") else value[:_READ]
+    if isinstance(value, dict):
+        inner = complaint_in(value)
+        if inner is not None and inner.message:
+            return inner.message
+        parts = [part for key in _MESSAGE_KEYS if (part := _text(value.get(key)))]
+        return parts[0] if parts else json.dumps(value)[:_READ]
+    if isinstance(value, list):
+        return "; ".join(part for item in value[:5] if (part := _text(item)))
+    return str(value)[:100]
+
+
+# From an HTTP error, or an error said under HTTP 200, to the reason it stands for.
+
+_LOADING_STATUS = frozenset({200, 409, 425, 429, 500, 502, 503})
+_BY_STATUS = {
+    400: Reason.BAD_REQUEST,
+    401: Reason.AUTH,
+    402: Reason.AUTH,
+    403: Reason.AUTH,
+    404: Reason.NOT_FOUND,
+    405: Reason.NOT_FOUND,
+    407: Reason.AUTH,
+    408: Reason.GATEWAY_TIMEOUT,
+    410: Reason.NOT_FOUND,
+    424: Reason.SERVER_ERROR,
+    425: Reason.LOADING,
+    429: Reason.BUSY,
+    499: Reason.GATEWAY_TIMEOUT,
+    502: Reason.UPSTREAM_DOWN,
+    504: Reason.GATEWAY_TIMEOUT,
+    # Cloudflare: 520–523, 525–527, 530 = the origin could not be spoken to; 524 = it was, and did not answer in time.
+    520: Reason.UPSTREAM_DOWN,
+    521: Reason.UPSTREAM_DOWN,
+    522: Reason.UPSTREAM_DOWN,
+    523: Reason.UPSTREAM_DOWN,
+    524: Reason.GATEWAY_TIMEOUT,
+    525: Reason.UPSTREAM_DOWN,
+    526: Reason.UPSTREAM_DOWN,
+    527: Reason.UPSTREAM_DOWN,
+    529: Reason.BUSY,
+    530: Reason.UPSTREAM_DOWN,
+    598: Reason.GATEWAY_TIMEOUT,
+    599: Reason.GATEWAY_TIMEOUT,
+}
+_STATUS_BY_KIND = (
+    ("auth", 401),
+    ("permission", 403),
+    ("overloaded", 529),
+    ("rate_limit", 429),
+    ("ratelimit", 429),
+    ("badrequest", 400),
+    ("invalid_request", 400),
+    ("validation", 422),
+    ("notfound", 404),
+    ("not_found", 404),
+    ("timeout", 504),
+    ("unavailable", 503),
+)
+
+
+def reason_of(status: int, complaint: Complaint) -> Reason:
+    """The reason that `complaint`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply."""
+    if 300 <= status <= 399:
+        return Reason.NOT_FOUND
+    said_in_reply = status < 400
+    if said_in_reply:
+        status = complaint.code or _status_by_kind(complaint.kind.lower())
+        if complaint.code is None and complaint.form == "string" and phrases.NO_SUCH_PATH.search(complaint.haystack):
+            return Reason.NOT_FOUND  # LM Studio: "Unexpected endpoint or method. … Returning 200 anyway"
+    elif status == 400 and complaint.code is not None and (complaint.code >= 500 or complaint.code == 429):
+        status = complaint.code  # FastChat says everything under 400, and what it is in the body
+    if status in (401, 403, 407):
+        return Reason.AUTH
+    by_words = _by_words(status, complaint)
+    if by_words is not None:
+        return by_words
+    return _by_status(status, complaint)
+
+
+def wants_other_limit(status: int, complaint: Complaint) -> bool:
+    """Whether the server refuses `max_tokens` and asks for `max_completion_tokens` (OpenAI, LiteLLM)."""
+    return status in (400, 422) and bool(phrases.OTHER_LIMIT.search(complaint.haystack))
+
+
+def _by_words(status: int, complaint: Complaint) -> Reason | None:
+    words = complaint.haystack
+    server_side = status >= 500 or status in (408, 424, 429)
+    found = _whatever_the_status(complaint, words)
+    if found is not None:
+        return found
+    if (
+        status in _LOADING_STATUS
+        and phrases.STILL_LOADING.search(words)
+        and not phrases.LOAD_FAILED.search(complaint.message.lower())
+    ):
+        found = Reason.LOADING
+    elif server_side or "crashed" in words:
+        found = _server_side(status, complaint, words)
+    if found is None and complaint.form != "html":
+        found = _our_side(status, complaint, words)
+    return found
+
+
+def _whatever_the_status(complaint: Complaint, words: str) -> Reason | None:
+    if phrases.TUNNEL_DOWN.search(words):
+        return Reason.UPSTREAM_DOWN
+    if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
+        return Reason.ENGINE_DEAD
+    return Reason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
+
+
+def _server_side(status: int, complaint: Complaint, words: str) -> Reason | None:
+    if phrases.ENGINE_DEAD.search(words):
+        return Reason.ENGINE_DEAD
+    if "maximum pending requests" not in words and phrases.UPSTREAM_DOWN.search(words):
+        return Reason.UPSTREAM_DOWN
+    if status in (500, 502, 503) and phrases.TIMED_OUT.search(words):
+        return Reason.GATEWAY_TIMEOUT
+    if status in (500, 502, 503, 529) and complaint.form != "html" and phrases.AT_CAPACITY.search(words):
+        return Reason.BUSY
+    return Reason.AUTH if status == 500 and phrases.NO_KEY.search(words) else None
+
+
+def _our_side(status: int, complaint: Complaint, words: str) -> Reason | None:
+    if status == 503:
+        return Reason.UNKNOWN_MODEL if phrases.NONE_LOADED.search(words) else None
+    if status >= 500 or status == 429:
+        return None
+    if status == 404 and complaint.form == "string" and phrases.HUB_FAILURE.search(words):
+        return Reason.SERVER_ERROR  # mlx-lm: 404 with a string for any failure to load or to generate
+    if phrases.NO_SUCH_MODEL.search(words):
+        return Reason.UNKNOWN_MODEL
+    return Reason.AUTH if status in (400, 422) and phrases.NO_KEY.search(words) else None
+
+
+def _by_status(status: int, complaint: Complaint) -> Reason:
+    if status == 404 and complaint.form == "string" and not phrases.NO_SUCH_PATH.search(complaint.haystack):
+        return Reason.SERVER_ERROR
+    if status == 501:
+        return Reason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else Reason.NOT_FOUND
+    if status == 503:
+        gateways_own = complaint.form in ("html", "text", "none", "bare")
+        no_cause = phrases.NO_CAUSE_GIVEN.search(complaint.message.lower())
+        return Reason.UPSTREAM_DOWN if gateways_own or no_cause else Reason.SERVER_ERROR
+    known = _BY_STATUS.get(status)
+    return known or (Reason.BAD_REQUEST if status < 500 else Reason.SERVER_ERROR)
+
+
+def _status_by_kind(kind: str) -> int:
+    return next((status for word, status in _STATUS_BY_KIND if word in kind), 500)

@@ -1,0 +1,161 @@
+"""How a reply ended, and what that makes of it: the last step from bytes to a judgement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from watchdog.completion.error_body import (
+    Complaint,
+    bare_complaint,
+    complaint_in,
+    complaint_of,
+    looks_like_html,
+    reason_of,
+    wants_other_limit,
+)
+from watchdog.completion.reason import Judgement, Reason, alive_by, one_line
+from watchdog.completion.text import Gathered
+from watchdog.model import Json
+
+_ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
+_STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
+
+
+class End(Enum):
+    """How a reply ended: as HTTP says it should, cut before that, or not by our deadline."""
+
+    COMPLETE = auto()
+    CUT = auto()
+    DEADLINE = auto()
+
+
+@dataclass(slots=True)
+class StreamFacts:
+    """What a stream held besides text: how many events, whether `[DONE]` came, and the first thing that was wrong."""
+
+    events: int = 0
+    done: bool = False
+    broken: str = ""
+    wrong_type: str = ""
+
+
+def refused(status: int, body: bytes, location: str) -> Judgement:
+    """The judgement of a reply whose status is no success."""
+    complaint = complaint_of(body)
+    reason = reason_of(status, complaint)
+    detail = f"redirects to {one_line(location, 120)}" if location else complaint.words
+    other = wants_other_limit(status, complaint)
+    return Judgement(reason=reason, alive=alive_by(reason), detail=detail, wants_other_limit=other)
+
+
+def complained(complaint: Complaint, gathered: Gathered) -> Judgement:
+    """The judgement of an error said under HTTP 200, before or after text."""
+    reason = reason_of(200, complaint)
+    alive = True if gathered.has_text else alive_by(reason)
+    return Judgement(reason=reason, alive=alive, detail=complaint.words)
+
+
+def endless(gathered: Gathered) -> Judgement:
+    """The judgement of a reply that goes on beyond the limit, however much text it holds."""
+    alive = True if gathered.has_text else None
+    return Judgement(reason=Reason.MALFORMED, alive=alive, detail="the reply goes on beyond 1 MiB")
+
+
+def stream_ended(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
+    """The judgement of an event stream without an error event. A finish reason ends it, with or without `[DONE]`."""
+    over = facts.done or gathered.finish_reason is not None
+    if over and (gathered.has_text or gathered.finish_reason or gathered.completion_tokens):
+        return ended(gathered)
+    if gathered.has_text:
+        reason = Reason.STALLED if end is End.DEADLINE else Reason.TRUNCATED
+        return Judgement(reason=reason, alive=True, detail="no finish_reason and no [DONE] followed the text")
+    if gathered.banner_says_loading:
+        return Judgement(reason=Reason.LOADING, alive=False, detail="only a model swapper's loading banner came")
+    return _without_tokens(gathered, facts, comments, end)
+
+
+def _without_tokens(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
+    opened = f"the stream opened with {facts.events} events and {comments} comments but no token, "
+    if end is End.DEADLINE and not facts.done:
+        return Judgement(reason=Reason.NO_TOKEN, detail=opened + "then silence")
+    if gathered.choices_seen == 0 and (facts.broken or facts.wrong_type):
+        what = f"no JSON in the stream: {facts.broken}" if facts.broken else f"a {facts.wrong_type} in the stream"
+        return Judgement(reason=Reason.MALFORMED, alive=False, detail=what)
+    how = "then [DONE] without finish_reason: interrupted" if facts.done else "then it was closed"
+    return Judgement(reason=Reason.NO_TOKEN, alive=False, detail=opened + how)
+
+
+def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at_s: float) -> Judgement:
+    """The judgement of a reply that is no event stream; adds its text to `gathered`."""
+    try:
+        payload = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return _no_json(body, end) if body.strip() else _blank(content_type, end)
+    if isinstance(payload, dict):
+        gathered.add(at_s, payload, streamed=False)
+    complaint = complaint_in(payload)
+    if complaint is not None:
+        return complained(complaint, gathered)
+    if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list):
+        return _no_completion(payload)
+    if not gathered.has_text:
+        if gathered.wrong_type:
+            return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}")
+        if not gathered.completion_tokens and _no_message(payload["choices"]):
+            return Judgement(reason=Reason.EMPTY, alive=False, detail="no choice of the reply holds a message")
+    return ended(gathered)
+
+
+def _no_completion(payload: Json) -> Judgement:
+    if isinstance(payload, dict):
+        complaint = bare_complaint(payload)  # a gateway's own words, under 200
+        reason = reason_of(200, complaint)
+        if complaint.message and reason is not Reason.SERVER_ERROR:
+            return Judgement(reason=reason, alive=alive_by(reason), detail=complaint.words)
+    what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
+    return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
+
+
+def _no_message(choices: list[Json]) -> bool:
+    """Whether there are choices, and not one holds a message, a delta or a text: no proof of even one token."""
+    parts = ("message", "delta", "text")
+    return bool(choices) and all(
+        isinstance(choice, dict) and all(choice.get(part) is None for part in parts) for choice in choices
+    )
+
+
+def _blank(content_type: str, end: End) -> Judgement:
+    if end is End.DEADLINE:
+        return Judgement(reason=Reason.NO_TOKEN, detail="headers came, the body never did")
+    if "event-stream" in content_type:
+        return Judgement(reason=Reason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
+    return Judgement(reason=Reason.MALFORMED, alive=False, detail="success, but an empty body")
+
+
+def _no_json(body: bytes, end: End) -> Judgement:
+    text = body[:4096].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    if looks_like_html(text):
+        return Judgement(reason=Reason.MALFORMED, detail="HTTP 200 with a web page: " + complaint_of(body).words)
+    if end is End.DEADLINE:
+        return Judgement(reason=Reason.NO_TOKEN, detail=f"the body stopped after {len(body)} bytes")
+    alive = False if text.startswith(("{", "[")) else None
+    what = "JSON that is cut off or broken" if alive is False else "no JSON"
+    return Judgement(reason=Reason.MALFORMED, alive=alive, detail=f"the reply is {what}: {one_line(text, 120)}")
+
+
+def ended(gathered: Gathered) -> Judgement:
+    """The judgement of a reply that came to its end: text, or which kind of none."""
+    finish, tokens = gathered.finish_reason, gathered.completion_tokens
+    if finish in _ERROR_FINISHES:
+        return Judgement(reason=Reason.SERVER_ERROR, alive=gathered.has_text, detail=f"finish_reason is {finish}")
+    if gathered.has_text:
+        return Judgement(reason=Reason.GARBAGE if gathered.is_garbage else Reason.OK, alive=True)
+    counted = "no token count" if tokens is None else f"{tokens} tokens counted"
+    detail = f"finish_reason {one_line(finish, 40) if finish else 'missing'}, {counted}, no text"
+    # The end token is a token, whether or not the server counts it.
+    if finish in _STOP_FINISHES and (tokens or 0) <= 1 and gathered.pieces <= 1:
+        return Judgement(reason=Reason.INSTANT_STOP, alive=True, detail=detail)
+    nothing = tokens == 0 or (tokens is None and finish in (None, "load"))
+    return Judgement(reason=Reason.EMPTY, alive=False if nothing else None, detail=detail)

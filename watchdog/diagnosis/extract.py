@@ -1,0 +1,262 @@
+"""Facts about one host, drawn from its vitals, the reading of its kernel log, and what its kernel said.
+
+A host's state counts only from when the trouble began; of two looks the newer one is right. What the kernel said is
+set beside the first miss.
+"""
+
+from __future__ import annotations
+
+from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
+from watchdog.model import Evidence, Incident, Observation, Severity, Verdict
+from watchdog.text import duration, gib
+from watchdog.vitals import JudgedGpu, Load, gpu_words, loads_of
+
+BEFORE_S = 600.0
+"""Memory that ran low up to so long before the first miss counts."""
+KERNEL_S = 3600.0
+"""Kernel lines up to so long before the first miss count."""
+LOW_MEMORY = 0.03
+FALLEN = 0.2
+SOME_PRESSURE = 20.0
+FULL_PRESSURE = 5.0
+
+_LINK = ("pcie.", "mlx5.", "smmu.", "iommu.", "net.")
+_GPU = ("gpu.",)
+_STUCK = ("lockup", "hung_task", "oops", "panic", "serror", "hw.fatal", "mce")
+_ANSWERED = frozenset(
+    {
+        "ok", "low_memory", "key_refused", "host_key_changed", "host_key_unknown", "command_failed", "truncated",
+        "stderr", "no_permission", "no_journal", "empty_boot", "gap", "corrupt", "behind", "restarted", "refused",
+        "reset", "not_ssh",
+    }
+)  # fmt: skip
+"""Reasons of a reading that prove that something on the machine answered, be it only its kernel."""
+
+
+def host_facts(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+    """What is known of `host` since the trouble began."""
+    found = _reachability(host, scene)
+    vitals = host.vitals
+    if vitals is not None and _was_read(vitals):
+        if vitals.at >= scene.incident.since:
+            found |= _gpu(host, vitals)
+        if vitals.at >= scene.incident.since - BEFORE_S:
+            found |= _memory(host, vitals)
+    return found | _kernel(host, scene) | _reboot(host, scene)
+
+
+def loads_since(host: HostView, since: float) -> tuple[JudgedGpu, ...]:
+    """The host's GPUs as they were seen after `since`."""
+    vitals = host.vitals
+    return loads_of(vitals.measurements) if vitals is not None and vitals.at >= since and _was_read(vitals) else ()
+
+
+def vitals_evidence(host: HostView) -> tuple[Evidence, ...]:
+    """The newest vitals as a line of evidence."""
+    vitals = host.vitals
+    if vitals is None:
+        return ()
+    return (Evidence(vitals.at, f"{host.name} vitals", vitals.summary.removeprefix(f"{host.name}: ")),)
+
+
+def _was_read(seen: Observation) -> bool:
+    return seen.verdict is not Verdict.UNKNOWN
+
+
+def _reachability(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+    looks = [look for look in (host.vitals, host.kernel_log) if look is not None and look.at >= scene.incident.since]
+    if scene.incident.key == f"kernel_log/{host.name}" and scene.newest is not None:
+        looks.append(scene.newest)
+    if not looks:
+        return {}
+    newest = max(looks, key=lambda look: look.at)
+    said = newest.summary.removeprefix(f"{host.name}: ").removeprefix("no vitals: ")
+    seen = Seen(said, (Evidence(newest.at, host.name, said),))
+    if newest.reason in _ANSWERED or newest.verdict is Verdict.PASS:
+        return {Fact.HOST_ANSWERS: Seen(f"{host.name} itself answers")}
+    if newest.reason == "silent":
+        return {Fact.HOST_SILENT: seen}
+    if newest.reason == "timeout" and "logged in" in said:
+        return {Fact.HOST_ANSWERS: Seen(f"{host.name} answers, slowly")}
+    return {Fact.HOST_GONE: seen} if newest.reason in {"timeout", "unroutable"} else {}
+
+
+def _gpu(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
+    found: dict[Fact, Seen] = {}
+    evidence = vitals_evidence(host)
+    for one in loads_of(vitals.measurements):
+        words = f"{host.name}'s {gpu_words(one)}"
+        if one.load is Load.SPINNING:
+            found.setdefault(Fact.GPU_SPINS, Seen(words, evidence))
+            if one.gpu.memory_util is not None and one.gpu.memory_util < 1:
+                found.setdefault(Fact.GPU_MEMORY_IDLE, Seen("", evidence))
+        elif one.load is Load.WORKING:
+            found.setdefault(Fact.GPU_WORKS, Seen(words, evidence))
+    if vitals.measurements.get("gpu_wedged"):
+        found[Fact.GPU_WEDGED] = Seen("nvidia-smi does not come back", evidence)
+    return found
+
+
+def _memory(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
+    numbers, evidence = vitals.measurements, vitals_evidence(host)
+    available, total = numbers.get("memory_available_bytes"), numbers.get("memory_total_bytes")
+    found: dict[Fact, Seen] = {}
+    if available is None or total is None or total <= 0:
+        return found
+    if available < LOW_MEMORY * total or vitals.reason == "low_memory":
+        words = f"{host.name} has {gib(available)} of {gib(total)} memory left"
+        found[Fact.MEMORY_LOW] = Seen(words, evidence)
+    some, full = numbers.get("memory_some_avg10", 0.0), numbers.get("memory_full_avg10", 0.0)
+    drop = numbers.get("memory_drop_bytes", 0.0)
+    if some >= SOME_PRESSURE or full >= FULL_PRESSURE:
+        found[Fact.MEMORY_PRESSED] = Seen(f"programs wait for memory {max(some, full):.0f} % of the time", evidence)
+    elif drop >= FALLEN * total:
+        found[Fact.MEMORY_PRESSED] = Seen(f"it fell by {gib(drop)} within half an hour", evidence)
+    return found
+
+
+def _kernel(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+    found: dict[Fact, Seen] = {}
+    since = scene.incident.since
+    # The first miss is dated by the start of its probe: a line within the probe came before the miss was known.
+    probe_s = scene.newest.duration_s if scene.newest is not None else 0.0
+    for one in sorted(host.occurrences, key=_first_at):
+        at = _first_at(one)
+        if one.last_at < since - KERNEL_S:
+            continue
+        before = at <= since + probe_s
+        device = one.labels.get("device", "-")
+        what = one.reason if device in {"-", "(many)"} else f"{one.reason} on {device}"
+        seen = Seen(f"{host.name}: {what} {_beside(at, since, probe_s)}", one.evidence[:1])
+        fact = _fact_of(one, before=before)
+        if fact is not None:
+            found.setdefault(fact, seen)
+    return found
+
+
+def _fact_of(one: Incident, *, before: bool) -> Fact | None:
+    kind, grave = one.reason, one.severity is Severity.PAGE
+    if kind == "oom":
+        return Fact.OOM_KILLED
+    if kind == "gpu.nvrm_oom":
+        return Fact.NVRM_OOM
+    if grave and kind.startswith(_LINK):
+        return Fact.LINK_BEFORE if before else Fact.LINK_AFTER
+    if grave and kind.startswith(_GPU):
+        return Fact.GPU_FAULT
+    return Fact.KERNEL_STUCK if grave and kind.startswith(_STUCK) else None
+
+
+def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+    """A restart since the server last was well: told by its kernel log, or by its uptime alone."""
+    since = scene.incident.since
+    well = scene.incident.last_good_at if scene.incident.last_good_at is not None else since - BEFORE_S
+    found: dict[Fact, Seen] = {}
+    vitals = host.vitals
+    uptime_s = vitals.measurements.get("uptime_s") if vitals is not None else None
+    if vitals is not None and uptime_s is not None and vitals.at - uptime_s > well:
+        words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since, 0.0)}"
+        found[Fact.REBOOTED] = Seen(words, vitals_evidence(host))
+    for one in host.occurrences:
+        if one.reason == "host.rebooted" and one.opened_at > well:
+            how = one.summary.removeprefix(f"{host.name} restarted ")
+            found[Fact.REBOOT_TOLD] = Seen(how, one.evidence[-1:])
+            found.setdefault(Fact.REBOOTED, Seen(f"{host.name} restarted", ()))
+    return found
+
+
+def _first_at(one: Incident) -> float:
+    """When the kernel first said it; the times of a scene are those of our clock."""
+    return min((fact.at for fact in one.evidence if fact.at is not None), default=one.since)
+
+
+def _beside(at: float, since: float, probe_s: float) -> str:
+    """When something happened, told by the first miss, whose probe took `probe_s`."""
+    if at <= since:
+        return f"{duration(since - at)} before the first miss"
+    return "during the first missed probe" if at <= since + probe_s else f"{duration(at - since)} after the first miss"
+
+
+# Facts about a server, drawn from its own failing probe (reasons of `generation/<server>`, design §5.1).
+
+REPEATED = 3
+"""Windows in a row with a frozen counter before it is no long prefill any more (260k tokens took a GB10 550 s)."""
+
+_ONE_FACT = {
+    "refused": Fact.REFUSED,
+    "unreachable": Fact.UNREACHABLE,
+    "engine_dead": Fact.ENGINE_DEAD,
+    "loading": Fact.LOADING,
+    "upstream_down": Fact.UPSTREAM_DOWN,
+    "gateway_timeout": Fact.GATEWAY_TIMEOUT,
+    "auth": Fact.CONFIGURATION,
+    "bad_request": Fact.CONFIGURATION,
+    "not_found": Fact.CONFIGURATION,
+    "unknown_model": Fact.MODEL_GONE,
+    "instant_stop": Fact.NO_TEXT_MADE,
+    "empty": Fact.NO_TEXT_MADE,
+    "server_error": Fact.ERROR_ANSWER,
+    "reset": Fact.BROKEN_OFF,
+    "truncated": Fact.BROKEN_OFF,
+    "malformed": Fact.NOT_CHAT,
+    "dns": Fact.NAME_OR_TLS,
+    "tls": Fact.NAME_OR_TLS,
+    "frozen": Fact.STANDS_STILL,
+}
+UNANSWERED = frozenset({"no_reply", "no_token", "stalled", "gateway_timeout"})
+NOT_ITS_HEALTH = frozenset(
+    {"auth", "bad_request", "not_found", "unknown_model", "busy", "dns", "tls", "instant_stop", "malformed"}
+)
+"""Reasons that a sick machine does not cause: nothing on a host is blamed for them."""
+SPOKE_HTTP = frozenset({"no_token", "stalled", "truncated"})
+_COUNTERS = {
+    "engine_frozen": Fact.FROZEN,
+    "engine_lost": Fact.LOST,
+    "engine_busy": Fact.BUSY_COUNTER,
+    "engine_reset": Fact.ENGINE_RESTARTED,
+    "engine_partial": Fact.PARTLY_FROZEN,
+}
+
+
+def server_facts(scene: Scene) -> dict[Fact, Seen]:
+    """What the newest failing probe of the incident's server says; nothing without one."""
+    newest = scene.newest
+    if newest is None or newest.verdict is not Verdict.FAIL:
+        return {}
+    reason, said = newest.reason, Seen(newest.summary)
+    found: dict[Fact, Seen] = {}
+    if reason in _ONE_FACT:
+        found[_ONE_FACT[reason]] = said
+    if reason not in NOT_ITS_HEALTH and reason != "frozen":
+        found[Fact.STOPPED] = said
+    if reason in UNANSWERED:
+        found[Fact.UNANSWERED] = said
+    for name, fact in _COUNTERS.items():
+        if newest.measurements.get(name):
+            found[fact] = Seen(_queue(newest))
+    if reason == "busy" and Fact.BUSY_COUNTER not in found:
+        found[Fact.SAYS_BUSY] = said
+    http = _http_up(newest)
+    if http:
+        found[Fact.HTTP_UP] = Seen(http)
+    elif reason in {"no_reply", "unreachable"}:
+        found[Fact.SILENT_API] = said
+    if scene.incident.count >= REPEATED:
+        found[Fact.REPEATED] = Seen(f"{scene.incident.count}")
+    return found
+
+
+def _http_up(newest: Observation) -> str:
+    """How we know that HTTP is up, or "". An open port alone proves only the kernel."""
+    if newest.measurements.get("engine_answered"):
+        return "its metrics still answer"
+    if newest.reason in SPOKE_HTTP or newest.measurements.get("http_status") == 200:
+        return "the HTTP reply opens"
+    return ""
+
+
+def _queue(newest: Observation) -> str:
+    """`3 running, 7 waiting`, as far as the engine told."""
+    named = (("engine_running", "running"), ("engine_waiting", "waiting"))
+    known = [f"{newest.measurements[key]:g} {word}" for key, word in named if key in newest.measurements]
+    return ", ".join(known) or "its queue is not told"

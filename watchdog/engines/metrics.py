@@ -1,0 +1,217 @@
+"""One scrape of an engine's metrics, read by the rules of its row."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec, module_from_spec
+from typing import Any, NamedTuple
+
+from watchdog.engines.table import ENGINES, NIM, RANK_LABELS, REPLICA_LABELS, VLLM, Engine
+from watchdog.model import Json
+
+
+class Reading(NamedTuple):
+    """One line of an exposition: a metric name without its prefix, its labels, a finite value."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSample:
+    """What one scrape says. None = not available, which is never zero.
+
+    `live` maps each replica ("" where there is only one) to its progress counters; `finished` maps counters that move
+    only when requests end; `restart_proof` holds every counter that only a restart can make fall. `started_at` is the
+    process start in Unix seconds, if told.
+    """
+
+    engine: str
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    live: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    restart_proof: Mapping[str, float] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)
+    running_by: Mapping[str, float] = field(default_factory=dict)
+    waiting_by: Mapping[str, float] = field(default_factory=dict)
+    started_at: float | None = None
+
+    @property
+    def progress_from(self) -> str | None:
+        """The name of the main live counter; None where the engine has none."""
+        return next((name for counters in self.live.values() for name in counters), None)
+
+    @property
+    def progress(self) -> float | None:
+        """The main live counter, summed over replicas."""
+        name = self.progress_from
+        return None if name is None else sum(counters.get(name, 0.0) for counters in self.live.values())
+
+
+def sample_of(engine: Engine, readings: Iterable[Reading], started_at: float | None = None) -> EngineSample:
+    """Add up `readings` of one engine by its row: sum over replicas, the highest over ranks, the first alternative."""
+    by_name: dict[str, dict[str, dict[tuple[tuple[str, str], ...], float]]] = {}
+    for reading in readings:
+        rest = tuple(sorted((k, v) for k, v in reading.labels.items() if k not in RANK_LABELS))
+        series = by_name.setdefault(reading.name, {}).setdefault(_replica(reading.labels), {})
+        series[rest] = max(series.get(rest, reading.value), reading.value)
+    sums = {name: {r: sum(s.values()) for r, s in replicas.items()} for name, replicas in by_name.items()}
+    running_by, waiting_by = _first(sums, engine.running), _first(sums, engine.waiting)
+    used = next((by_name[name] for name in engine.kv_usage if name in by_name), {})
+    usage = [value for series in used.values() for value in series.values()]
+    counters = [n for n in (*engine.finished, *(x for c in engine.live for x in c)) if n not in engine.gauges]
+    return EngineSample(
+        engine=engine.name,
+        running=sum(running_by.values()) if running_by else None,
+        waiting=sum(waiting_by.values()) if waiting_by else None,
+        kv_usage=max(usage) if usage else None,
+        live=_live(engine, sums),
+        restart_proof={f"{n}/{r}": v for n in counters for r, v in sums.get(n, {}).items()},
+        finished={name: sum(sums[name].values()) for name in engine.finished if name in sums},
+        running_by=running_by,
+        waiting_by=waiting_by,
+        started_at=started_at,
+    )
+
+
+def _replica(labels: Mapping[str, str]) -> str:
+    return "/".join(labels[name] for name in REPLICA_LABELS if labels.get(name))
+
+
+def _first(sums: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> Mapping[str, float]:
+    return next((sums[name] for name in names if name in sums), {})
+
+
+def _live(engine: Engine, sums: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    live: dict[str, dict[str, float]] = {}
+    for counter in engine.live:
+        if counter[0] not in sums:
+            continue
+        for name in counter:
+            for replica, value in sums.get(name, {}).items():
+                counters = live.setdefault(replica, {})
+                counters["+".join(counter)] = counters.get("+".join(counter), 0.0) + value
+    return live
+
+
+def as_json(sample: EngineSample) -> Json:
+    """`sample` as a JSON value for a check's memory; `from_json` reads it back."""
+    return {
+        "engine": sample.engine,
+        "running": sample.running,
+        "waiting": sample.waiting,
+        "live": {replica: dict(counters) for replica, counters in sample.live.items()},
+        "restart_proof": dict(sample.restart_proof),
+        "finished": dict(sample.finished),
+        "running_by": dict(sample.running_by),
+        "waiting_by": dict(sample.waiting_by),
+        "started_at": sample.started_at,
+    }
+
+
+def from_json(value: Json) -> EngineSample | None:
+    """The sample that `as_json` wrote; None for anything else, such as memory of an older version."""
+    try:
+        return EngineSample(
+            engine=str(value["engine"]),
+            running=value["running"],
+            waiting=value["waiting"],
+            live={str(r): {str(n): float(v) for n, v in c.items()} for r, c in value["live"].items()},
+            restart_proof={str(n): float(v) for n, v in value["restart_proof"].items()},
+            finished={str(n): float(v) for n, v in value["finished"].items()},
+            running_by={str(r): float(v) for r, v in value["running_by"].items()},
+            waiting_by={str(r): float(v) for r, v in value["waiting_by"].items()},
+            started_at=value["started_at"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+# From the body of a metrics scrape to an `EngineSample`.
+
+_STARTED = "process_start_time_seconds"
+_MOST_LINES = 5000
+_BY_NAME: dict[str, tuple[Engine, str]] = {
+    prefix + name: (engine, name) for engine in ENGINES for prefix in engine.prefixes for name in engine.names
+}
+
+
+def read_metrics(body: bytes) -> EngineSample | None:
+    """The sample in the body of a scrape, or None if it holds no metrics of an engine we know (empty, HTML, JSON…)."""
+    by_engine: dict[str, tuple[Engine, list[Reading]]] = {}
+    started_at: float | None = None
+    picked = 0
+    for line in body.decode("utf-8", "replace").split("\n"):
+        name = _name_of(line)
+        if name == _STARTED:
+            started_at = next((value for _, value in _parse(line)), started_at)
+            continue
+        known = _BY_NAME.get(name) or _fork(name)
+        if known is None:
+            continue
+        picked += 1
+        if picked > _MOST_LINES:
+            break
+        engine, short = known
+        for labels, value in _parse(line):
+            by_engine.setdefault(engine.name, (engine, []))[1].append(Reading(short, labels, value))
+    if not by_engine:
+        return None
+    engine, readings = max(by_engine.values(), key=lambda found: (found[0] is not NIM, len(found[1])))
+    return sample_of(engine, readings, started_at)
+
+
+def _name_of(line: str) -> str:
+    if not line or line[0] == "#":
+        return ""
+    head = line.partition("{")[0].split(None, 1)
+    return head[0] if head else ""
+
+
+def _fork(name: str) -> tuple[Engine, str] | None:
+    # Forks of vLLM keep its names under a prefix of their own, for example `aphrodite:num_requests_running`.
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix and rest in VLLM.names:
+        return VLLM, rest
+    return None
+
+
+def _parse(line: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    try:
+        for family in _parser()(line):
+            for sample in family.samples:
+                value = float(sample.value)
+                if math.isfinite(value):
+                    yield sample.labels, value
+    except (ValueError, OverflowError, IndexError, KeyError):
+        return
+
+
+@cache
+def _parser() -> Callable[[str], Iterable[Any]]:
+    """The parser of `prometheus-client`, without the rest of that package: web servers and registries, 2 MiB."""
+    if "prometheus_client" in sys.modules:
+        return _imported_parser()
+    found = find_spec("prometheus_client")
+    if found is None:
+        raise ModuleNotFoundError("prometheus_client is not installed")
+    # A stand-in whose own code did not run: its modules are found through it. Who needs the package imports it anew.
+    sys.modules["prometheus_client"] = module_from_spec(found)
+    try:
+        return _imported_parser()
+    finally:
+        del sys.modules["prometheus_client"]
+
+
+def _imported_parser() -> Callable[[str], Iterable[Any]]:
+    from prometheus_client.parser import (  # noqa: PLC0415 - only servers with metrics need it
+        text_string_to_metric_families,
+    )
+
+    return text_string_to_metric_families

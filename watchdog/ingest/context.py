@@ -1,0 +1,140 @@
+"""The newest look at every server and host, from which the scene of an incident is set for its diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from watchdog.diagnosis import HostView, Scene, diagnose
+from watchdog.message import Redactor
+from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
+from watchdog.policy import BLIND_PREFIX, AlertPlan
+from watchdog.text import clean_line
+
+_KINDS = ("generation", "progress", "kernel_log", "vitals")
+
+
+class Scenery:
+    """Remembers one observation per condition: nothing that grows. After a restart it is empty and fills at once."""
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self._newest: dict[str, Observation] = {}
+
+    def note(self, observation: Observation) -> None:
+        """Take one observation in."""
+        if observation.nature is Nature.CONDITION and observation.key.partition("/")[0] in _KINDS:
+            self._newest[observation.key] = observation
+
+    def forget(self, plan: AlertPlan) -> None:
+        """Forget what `plan` does not watch."""
+        self._newest = {key: seen for key, seen in self._newest.items() if plan.covers(key)}
+
+    def noted(self, observation: Observation) -> Observation:
+        """`observation` with a word about the host's clock at its kernel lines, where we know that it is off."""
+        name = observation.labels.get("host")
+        if observation.nature is not Nature.OCCURRENCE or name is None:
+            return observation
+        host = HostView(name=name, vitals=self._newest.get(f"vitals/{name}"))
+        return replace(observation, evidence=host.noted(observation.evidence)) if host.clock_offset_s else observation
+
+    def diagnosed(self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float) -> Incident:
+        """`incident` with the diagnosis of now; with the one it had, where nothing new can be said."""
+        newest = self._newest.get(incident.key)
+        if newest is None or newest.verdict is not Verdict.FAIL or incident.status is not IncidentStatus.FIRING:
+            return incident
+        found = diagnose(self._scene(incident, newest, plan, others.values(), now))
+        return incident if found is None or found == incident.diagnosis else replace(incident, diagnosis=found)
+
+    def concerned(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
+        """Keys of the open incidents whose diagnosis may change by `observation`: those of the servers on its host."""
+        host = observation.labels.get("host")
+        if host is None or not others or observation.key.startswith(("generation/", "progress/")):
+            return []
+        servers = [server for server, hosts in plan.runs_on.items() if host in hosts]
+        keys = [f"{kind}/{server}" for server in servers for kind in ("generation", "progress")]
+        return [key for key in keys if key in others and key != observation.key]
+
+    def _scene(
+        self, incident: Incident, newest: Observation, plan: AlertPlan, others: Iterable[Incident], now: float
+    ) -> Scene:
+        server, about = incident.labels.get("server"), incident.labels.get("host")
+        names = plan.runs_on.get(server, ()) if server is not None else (about,) if about is not None else ()
+        opened = list(others)
+        hosts = tuple(
+            HostView(
+                name=name,
+                vitals=self._newest.get(f"vitals/{name}"),
+                kernel_log=self._newest.get(f"kernel_log/{name}"),
+                occurrences=tuple(
+                    one for one in opened if one.nature is Nature.OCCURRENCE and one.labels.get("host") == name
+                ),
+            )
+            for name in names
+        )
+        seen = [self._newest.get(f"generation/{name}") for name, on in plan.runs_on.items() if about in on]
+        road = next((one for one in opened if one.key.startswith(BLIND_PREFIX) and one.reason == "blind"), None)
+        return Scene(
+            incident=incident,
+            newest=newest,
+            now=now,
+            hosts=hosts,
+            servers=tuple(one for one in seen if one is not None),
+            own_road="" if road is None else road.summary,
+        )
+
+
+# What an observation brings into an incident: cleaned, without secrets, bounded, each fact once.
+
+FACTS = 16
+"""Evidence kept with an incident: the first half from its beginning, the rest the newest."""
+REASONS = 10
+_TEXT_LIMIT = 500
+
+
+def made_safe(observation: Observation, hide: Redactor) -> Observation:
+    """`observation` as it may be stored and shown: no secrets, no control characters, bounded."""
+
+    def safe(text: str) -> str:
+        return hide(clean_line(text[: 4 * _TEXT_LIMIT]))[:_TEXT_LIMIT]
+
+    made = (
+        clean_line(observation.key),
+        clean_line(observation.reason),
+        safe(observation.summary),
+        safe(observation.advice),
+        tuple([Evidence(fact.at, clean_line(fact.source), safe(fact.text)) for fact in observation.evidence]),
+        {clean_line(name): clean_line(value) for name, value in observation.labels.items()},
+    )
+    key, reason, summary, advice, evidence, labels = made
+    given = (observation.key, observation.reason, observation.summary, observation.advice)
+    if made[:4] == given and evidence == observation.evidence and labels == observation.labels:
+        return observation
+    return replace(
+        observation, key=key, reason=reason, summary=summary, advice=advice, evidence=evidence, labels=labels
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Strikes:
+    """What the failures of one trouble brought so far: evidence, and the reasons, one for each change."""
+
+    evidence: tuple[Evidence, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def and_then(self, observation: Observation) -> Strikes:
+        """These, and one failure more. When there is too much evidence, the beginning and the newest are kept."""
+        evidence = tuple(dict.fromkeys((*self.evidence, *_facts_of(observation))))
+        if len(evidence) > FACTS:
+            evidence = (*evidence[: FACTS // 2], *evidence[-(FACTS // 2) :])
+        reasons = self.reasons
+        if not reasons or reasons[-1] != observation.reason:
+            reasons = (*reasons, observation.reason)[-REASONS:]
+        return Strikes(evidence, reasons)
+
+
+def _facts_of(observation: Observation) -> tuple[Evidence, ...]:
+    """The evidence an observation brings; a condition without any says itself what it saw, under its reason."""
+    if observation.nature is Nature.OCCURRENCE or observation.evidence:
+        return observation.evidence
+    return (Evidence(observation.at, observation.reason, observation.summary),)

@@ -1,0 +1,158 @@
+"""Joining lines that belong together: continuation lines to the record they continue, and devices named nearby."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from watchdog.kernlog.matcher import Finding
+from watchdog.kernlog.rules import Burst
+from watchdog.model import Json, Severity
+
+RECORD_LINES = 40
+"""A continuation line further than this from its record's first line is taken for a stray one."""
+
+NEARBY_LINES = 4
+"""How near a detail must stand that lends its device to the record it announces."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    number: int
+    finding: Finding
+
+
+class Records:
+    """Remembers the last findings of one log, so that a detail takes the kind of its record."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self._heads: deque[_Place] = deque(maxlen=32)
+        self._details: deque[_Place] = deque(maxlen=8)
+
+    def join(self, number: int, finding: Finding) -> Finding:
+        """`finding`, which stands on line `number`, with kind, severity and device as its surroundings show them.
+
+        A detail takes them from the nearest record above it; a record that names no device takes the one of a detail
+        right above it (the three lines of "fallen off the bus").
+        """
+        if finding.detail:
+            self._details.append(_Place(number, finding))
+            return self._of_record(number, finding)
+        if finding.device is None:
+            finding = replace(finding, device=self._announced(number, finding))
+        self._heads.append(_Place(number, finding))
+        return finding
+
+    def _of_record(self, number: int, detail: Finding) -> Finding:
+        family = detail.kind.partition(".")[0]
+        for place in reversed(self._heads):
+            head = place.finding
+            if number - place.number > RECORD_LINES:
+                break
+            same_device = detail.device is None or head.device is None or detail.device == head.device
+            if head.kind.partition(".")[0] == family and same_device:
+                return replace(detail, kind=head.kind, severity=head.severity, device=head.device or detail.device)
+        return detail
+
+    def _announced(self, number: int, head: Finding) -> str | None:
+        for place in reversed(self._details):
+            if number - place.number > NEARBY_LINES:
+                return None
+            if place.finding.kind == head.kind and place.finding.device:
+                return place.finding.device
+        return None
+
+
+# What follows a PCIe error record about the same device within seconds belongs to it: one trouble is one alert.
+
+RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})
+AFTERMATH = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
+WITHIN_S = 10.0
+"""Recovery of a device waits up to some seconds for its link."""
+KEPT = 32
+_WORDS = {
+    "pcie.cmplt_to": "completion timeout",
+    "pcie.aer.recovery.failed": "recovery failed",
+    "pcie.aer.recovery": "recovery tried",
+}
+
+
+class Aftermath:
+    """The newest record of each device, kept between batches of lines as JSON: `{device: [kind, at, summary]}`."""
+
+    def __init__(self, stored: Json = None) -> None:
+        """Go on from what `remembered` gave before; anything unreadable counts as nothing."""
+        self._records: dict[str, tuple[str, float, str]] = {}
+        for device, row in stored.items() if isinstance(stored, Mapping) else ():
+            match row:
+                case [str(kind), float(at), summary] if kind in RECORDS:
+                    self._records[str(device)] = (kind, at, str(summary))
+
+    def join(self, finding: Finding, at: float) -> tuple[Finding, str]:
+        """`finding` of a line printed at `at`, with kind and summary of the record it follows, and what it adds.
+
+        The words are "" for everything that stands for itself.
+        """
+        device = finding.device
+        if device is None:
+            return finding, ""
+        if finding.kind in RECORDS and not finding.detail:
+            self._records.pop(device, None)
+            self._records[device] = (finding.kind, at, finding.summary)
+            while len(self._records) > KEPT:
+                self._records.pop(next(iter(self._records)))
+        if finding.kind not in AFTERMATH or device not in self._records:
+            return finding, ""
+        kind, since, summary = self._records[device]
+        if not -1.0 <= at - since <= WITHIN_S:
+            return finding, ""
+        words = "" if finding.detail else _WORDS.get(finding.rule) or finding.summary
+        return replace(finding, kind=kind, summary=summary), words
+
+    def remembered(self) -> Json:
+        """What the next batch needs, as JSON."""
+        return {device: list(record) for device, record in self._records.items()}
+
+
+# Counting lines per rule and device over a sliding window: many of a mild kind are not mild.
+
+BUCKETS = 20
+"""A window is counted in this many steps, so what is remembered stays small however many lines come."""
+
+MAX_COUNTED = 100
+"""So many pairs of rule and device are counted at once; the one longest without a line is forgotten first."""
+
+
+class Bursts:
+    """Counts over sliding windows. Kept between runs as JSON: `{"rule device": {"step": count}}`."""
+
+    def __init__(self, memory: Json = None) -> None:
+        """Go on from what `remembered` gave before; anything unreadable counts as nothing."""
+        self._counts: dict[str, dict[int, int]] = {}
+        if isinstance(memory, Mapping):
+            for name, steps in memory.items():
+                if isinstance(steps, Mapping):
+                    self._counts[str(name)] = {
+                        int(step): int(count)
+                        for step, count in steps.items()
+                        if str(step).lstrip("-").isdigit() and isinstance(count, int)
+                    }
+
+    def raised(self, rule: str, device: str | None, burst: Burst, at: float) -> Severity | None:
+        """Count one line at `at` (seconds, any epoch); the burst's severity once the window holds enough of them."""
+        name = f"{rule} {device or '-'}"
+        step_s = burst.window_s / BUCKETS
+        step = int(at // step_s)
+        counts = self._counts.pop(name, {})
+        counts = {seen: count for seen, count in counts.items() if abs(step - seen) < BUCKETS}
+        counts[step] = counts.get(step, 0) + 1
+        self._counts[name] = counts
+        while len(self._counts) > MAX_COUNTED:
+            self._counts.pop(next(iter(self._counts)))
+        return burst.severity if sum(counts.values()) >= burst.count else None
+
+    def remembered(self) -> Json:
+        """What the next run needs, as JSON."""
+        return {name: {str(step): count for step, count in steps.items()} for name, steps in self._counts.items()}

@@ -1,0 +1,250 @@
+"""Rules about names: what a name may look like, that it is unique, and that a name that is referred to exists."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from watchdog.errors import RuleError
+from watchdog.loading.records import Problems, Record, shown
+from watchdog.loading.references import References
+from watchdog.model import Severity
+from watchdog.policy import LABELS
+from watchdog.policy.plan import Listener, listeners
+
+NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
+"""Names end up in check keys (`generation/deepseek`), command lines and titles of 80 characters."""
+
+
+def check_names(root: Record, problems: Problems) -> None:
+    """Every server, host, receiver and maintenance window has a sane name of its own."""
+    for section in ("servers", "hosts", "receivers", "maintenance"):
+        first: dict[str, Record] = {}
+        for record in root.sections(section):
+            name = record.get("name")
+            if name is None:
+                continue
+            if NAME.fullmatch(name) is None:
+                _refuse(record, name, problems)
+            elif name in first:
+                line = first[name].at("name").mark.line
+                quoted = record.quoted("name", name)
+                problems.error(record.at("name"), f"{quoted} is used twice in {section}", f"first on line {line}")
+            else:
+                first[name] = record
+
+
+def _refuse(record: Record, name: str, problems: Problems) -> None:
+    quoted = record.quoted("name", name)
+    better = re.sub(r"[^\w.@:+-]+", "-", unicodedata.normalize("NFC", name)).strip("-._@:+")[:64]
+    problems.error(
+        record.at("name"),
+        f"{quoted} is no usable name: letters, digits and . _ - @ : + only, at most 64 of them, "
+        "a letter or digit first",
+        record.hint("name", f"did you mean {better}?" if NAME.fullmatch(better) and name in quoted else ""),
+    )
+
+
+def names_of(root: Record, section: str) -> list[str] | None:
+    """The names given in a section, good or bad, in file order; None when the section could not be read."""
+    if root.get(section) is None or section in root.meant:
+        return None
+    return [name for record in root.sections(section) if (name := record.get("name")) is not None]
+
+
+def check_mentions(root: Record, problems: Problems) -> None:
+    """Hosts, receivers and fallbacks that are mentioned exist; none is mentioned twice in one list."""
+    hosts, receivers = names_of(root, "hosts"), names_of(root, "receivers")
+    for server in root.sections("servers"):
+        _mentions(server, "hosts", "host", hosts, problems)
+        _mentions(server, "receivers", "receiver", receivers, problems)
+    for host in root.sections("hosts"):
+        _mentions(host, "receivers", "receiver", receivers, problems)
+    for receiver in root.sections("receivers"):
+        fallback = receiver.get("fallback")
+        if fallback is not None and receivers is not None and fallback not in receivers:
+            _no_such(receiver, "fallback", "receiver", fallback, receivers, problems)
+    _check_fallback_rings(root, problems)
+
+
+def _mentions(record: Record, field: str, what: str, known: list[str] | None, problems: Problems) -> None:
+    if known is None:
+        return
+    seen: set[str] = set()
+    for number, name in enumerate(record.get(field) or ()):
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            where = f"{field}[{number}]"
+            problems.error(record.at(where), f"{record.quoted(where, name)} is named twice", "remove one")
+        elif name not in known:
+            _no_such(record, f"{field}[{number}]", what, name, known, problems)
+        seen.add(name)
+
+
+def _no_such(record: Record, where: str, what: str, name: str, known: Iterable[str], problems: Problems) -> None:
+    hint = problems.suggest(name, known) or f"add it under `{what}s`"
+    quoted = record.quoted(where, name)
+    problems.error(record.at(where), f"there is no {what} named {quoted}", record.hint(where, hint))
+
+
+def _check_fallback_rings(root: Record, problems: Problems) -> None:
+    follows = {receiver.get("name"): receiver.get("fallback") for receiver in root.sections("receivers")}
+    for receiver in root.sections("receivers"):
+        start = receiver.get("name")
+        if start is None:
+            continue
+        passed, name = {start}, follows[start]
+        while name in follows and name not in passed:
+            passed.add(name)
+            name = follows[name]
+        if name == start:
+            problems.error(receiver.at("fallback"), "falls back to itself", "name another receiver")
+
+
+# Rules about reach: there is something to watch, and somebody hears of every check (design §2, invariant 8).
+
+SHOWN_CHECKS = 3
+KINDS = {"servers": "generation", "hosts": "kernel_log"}
+
+
+def check_reach(root: Record, problems: Problems) -> None:
+    """Every check reaches a receiver; a check of which warnings reach nobody is said, not refused."""
+    if root.meant & {*KINDS, "receivers"}:
+        return
+    if not any(root.given(section) and root.values[section] != () for section in KINDS):
+        problems.error(root.place, "there is nothing to watch: no server and no host", "start from config/minimal.yaml")
+        return
+    if root.given("receivers") and root.get("receivers") is None:
+        return
+    checks = [(record, kind) for section, kind in KINDS.items() for record in root.sections(section)]
+    if root.get("receivers"):
+        everyone = tuple(_listeners(root))
+        unheard = [_check_key(record, kind) for record, kind in checks if _is_deaf_to_warnings(record, everyone)]
+        if unheard:
+            hint = "add a receiver with min_severity: warn, for example a mail address"
+            problems.warn(root.at("receivers"), f"warnings reach nobody, only pages do: {_some(unheard)}", hint)
+    elif checks:
+        names = _some([_check_key(record, kind) for record, kind in checks])
+        problem = f"there is no receiver: nobody would hear of {names}"
+        problems.error(root.at("receivers"), problem, "add one under `receivers`")
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - SHOWN_CHECKS} more" if len(names) > SHOWN_CHECKS else ""
+    return ", ".join(names[:SHOWN_CHECKS]) + rest
+
+
+def _check_key(record: Record, kind: str) -> str:
+    name = record.get("name")
+    return f"{kind}/{name}" if name else record.place.path
+
+
+def _listeners(root: Record) -> Iterator[Listener]:
+    for receiver in root.sections("receivers"):
+        name, severity = receiver.get("name"), receiver.get("min_severity")
+        if name is not None and severity is not None:
+            yield Listener(name, severity)
+
+
+def _is_deaf_to_warnings(record: Record, everyone: tuple[Listener, ...]) -> bool:
+    heard_by = listeners([name for name in record.get("receivers") or () if isinstance(name, str)], everyone)
+    return bool(heard_by) and all(one.min_severity.rank > Severity.WARN.rank for one in heard_by)
+
+
+# Rules about maintenance: what it matches exists, and when it is can be read in one way only.
+
+WEEKLY = ("days", "start", "duration_s", "time_zone")
+ONCE = ("begins", "ends")
+_MAINTENANCE_EXAMPLE = "write days, start, duration and time_zone for every week, or begins and ends for once"
+NAMED_IN = {"server": "servers", "host": "hosts", "receiver": "receivers"}
+
+
+def check_maintenance(root: Record, problems: Problems) -> None:
+    """Each window matches something that exists, and is either weekly with its time zone or happens once."""
+    for window in root.sections("maintenance"):
+        _check_matcher(root, window, problems)
+        _check_times(window, problems)
+
+
+def _check_matcher(root: Record, window: Record, problems: Problems) -> None:
+    matcher = window.get("match")
+    if matcher is None:
+        return
+    if not matcher:
+        problems.error(window.at("match"), "matches nothing", 'name a label, for example {server: NAME} or {host: "*"}')
+    for label, wanted in matcher.items():
+        where = f"match.{label}"
+        if label not in LABELS:
+            hint = problems.suggest(label, LABELS) or f"labels are: {', '.join(LABELS)}"
+            problems.error(
+                window.at(where), f"there is no label {label!r}" if label.isidentifier() else "no label", hint
+            )
+        elif label in NAMED_IN:
+            known = names_of(root, NAMED_IN[label])
+            if known is not None and not _fits_one(wanted, known):
+                quoted = window.quoted(where, wanted)
+                hint = window.hint(where, problems.suggest(wanted, known))
+                problems.error(window.at(where), f"no {label} is named {quoted}", hint)
+
+
+def _fits_one(wanted: str, known: Iterable[str]) -> bool:
+    return any(name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted for name in known)
+
+
+def _check_times(window: Record, problems: Problems) -> None:
+    weekly = [name for name in WEEKLY if window.given(name)]
+    once = [name for name in ONCE if window.given(name)]
+    if weekly and once:
+        problems.error(
+            window.at(once[0]), "is for a window that happens once, but this one is weekly", _MAINTENANCE_EXAMPLE
+        )
+    elif not weekly and not once:
+        problems.error(window.place, "does not say when it is", _MAINTENANCE_EXAMPLE)
+    elif once:
+        _check_once(window, once, problems)
+    else:
+        for name in ("days", "start", "time_zone"):
+            if name not in weekly and name not in window.meant:
+                problems.error(window.place, f"`{name}` is missing", _MAINTENANCE_EXAMPLE)
+
+
+def _check_once(window: Record, given: list[str], problems: Problems) -> None:
+    for name in ONCE:
+        if name not in given and name not in window.meant:
+            problems.error(window.place, f"`{name}` is missing", _MAINTENANCE_EXAMPLE)
+    begins, ends = window.get("begins"), window.get("ends")
+    if begins is not None and ends is not None and not ends > begins:
+        problems.error(window.at("ends"), "is not after `begins`", "")
+
+
+# Rules about the kernel rules in the configuration: the files are good, and the ids that are changed exist.
+
+
+def check_kernel_rules(root: Record, problems: Problems, references: References) -> None:
+    """Read the user's rule files and look up every id under `disable` and `severity`."""
+    settings = root.section("rules")
+    if not any(settings.get(name) for name in ("files", "disable", "severity")):
+        return
+    # Only who changes the rules pays for reading them here.
+    from watchdog import rulebook  # noqa: PLC0415 - see above
+
+    known = {rule.id for rule in rulebook.packaged_rules()}
+    files = settings.get("files") or ()
+    paths = [references.path(name) if isinstance(name, str) else name for name in files]
+    if files:
+        settings.values["files"] = tuple(str(path) for path in paths)
+    for number, path in enumerate(paths):
+        if isinstance(path, Path):
+            try:
+                known.update(rule.id for rule in rulebook.read_rule_file(path))
+            except RuleError as error:
+                problems.error(settings.at(f"files[{number}]"), str(error))
+    changed = [(f"disable[{number}]", rule) for number, rule in enumerate(settings.get("disable") or ())]
+    changed += [(f"severity.{rule}", rule) for rule in settings.get("severity") or {}]
+    for where, rule in changed:
+        if isinstance(rule, str) and rule not in known:
+            hint = problems.suggest(rule, known)
+            problems.error(settings.at(where), f"there is no kernel rule {shown(rule)}", hint)

@@ -1,0 +1,185 @@
+"""What the tracker keeps: states, transitions, incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from watchdog.model.observation import Evidence, Nature, Severity
+
+# What most likely lies behind an incident, in words.
+
+
+class Confidence(StrEnum):
+    """How far the evidence goes. Nothing is ever called certain."""
+
+    LIKELY = "likely"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The signature that fits: its `name`, a few words for a title (`short`), one plain sentence, and what it rests on.
+
+    `evidence` is what came from elsewhere than the failing check (hosts, kernel lines); `look_at` is what to look at.
+    """
+
+    name: str
+    confidence: Confidence
+    short: str
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+    look_at: str = ""
+
+
+class Phase(StrEnum):
+    """Where the tracking of one key stands. An occurrence knows only `OK` and `FIRING`."""
+
+    OK = "ok"
+    PENDING = "pending"
+    FIRING = "firing"
+    RECOVERING = "recovering"
+
+
+class Cause(StrEnum):
+    """Why an incident is open: enough failures in a row, too many of the last few, or something that happened."""
+
+    STRIKES = "strikes"
+    FLAPPING = "flapping"
+    OCCURRENCE = "occurrence"
+
+
+class TransitionKind(StrEnum):
+    """What a step of the tracker may have to say."""
+
+    OPENED = "opened"
+    ESCALATED = "escalated"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+
+
+class StepReason(StrEnum):
+    """Why one step of the tracker did what it did. Logged, shown and tested under this name."""
+
+    STEADY = "steady"
+    STRIKE = "strike"
+    STRIKES_REACHED = "strikes_reached"
+    STRIKES_CLEARED = "strikes_cleared"
+    FLAPPING = "flapping"
+    STILL_FAILING = "still_failing"
+    DOWN_FOR_GOOD = "down_for_good"
+    LOUDER = "louder"
+    GOOD_SIGN = "good_sign"
+    NOT_CALM_YET = "not_calm_yet"
+    RELAPSED = "relapsed"
+    RECOVERED = "recovered"
+    FIRST_SIGHT = "first_sight"
+    SEEN_AGAIN = "seen_again"
+    WENT_QUIET = "went_quiet"
+    COULD_NOT_TELL = "could_not_tell"
+    NOT_WATCHED_ANY_MORE = "not_watched_any_more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """How many failures open an incident, how many passes close it, what flapping is, when an occurrence is over."""
+
+    failures: int = 3
+    successes: int = 2
+    flap_window: int = 10
+    flap_failures: int = 5
+    occurrence_quiet_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackState:
+    """All that must survive a restart about one key.
+
+    `fails`, `passes` and `unknowns` count in a row; `recent` holds the last verdicts that count, oldest first, True for
+    a pass. `since` is when the trouble began (its first failure), `last_at` when it was last seen. `count` is how many
+    failures or occurrences the trouble has so far. `severity` and `cause` only matter while an incident is open.
+    """
+
+    nature: Nature = Nature.CONDITION
+    phase: Phase = Phase.OK
+    fails: int = 0
+    passes: int = 0
+    unknowns: int = 0
+    recent: tuple[bool, ...] = ()
+    since: float | None = None
+    last_at: float | None = None
+    last_good_at: float | None = None
+    count: int = 0
+    severity: Severity = Severity.INFO
+    cause: Cause = Cause.STRIKES
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an incident is open in this state."""
+        return self.phase in (Phase.FIRING, Phase.RECOVERING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """Something to say: what happened to the incident, why, and how severe it is now."""
+
+    kind: TransitionKind
+    reason: StepReason
+    cause: Cause
+    severity: Severity
+
+
+class IncidentStatus(StrEnum):
+    """`FIRING` is open; `RESOLVED` ended with proof; `EXPIRED` went quiet, which proves nothing."""
+
+    FIRING = "firing"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one receiver was last told about an incident (queued counts as told).
+
+    `severity` is the loudest so far, `at` the time of the last message, `count` the incident's count then.
+    """
+
+    severity: Severity
+    at: float
+    reminders: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One trouble from its trigger to its end, under one id.
+
+    `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
+    last seen. `told` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is the
+    newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most ten.
+    """
+
+    id: str
+    key: str
+    nature: Nature
+    cause: Cause
+    severity: Severity
+    opened_severity: Severity
+    reason: str
+    summary: str
+    since: float
+    opened_at: float
+    last_at: float
+    status: IncidentStatus = IncidentStatus.FIRING
+    closed_at: float | None = None
+    end_reason: StepReason | None = None
+    last_good_at: float | None = None
+    count: int = 1
+    evidence: tuple[Evidence, ...] = ()
+    advice: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, Told] = field(default_factory=dict)
+    acknowledged_at: float | None = None
+    diagnosis: Diagnosis | None = None
+    reasons: tuple[str, ...] = ()

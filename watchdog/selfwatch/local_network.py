@@ -1,0 +1,319 @@
+"""Looks at the network next to this machine: which router its packets leave by, and who answers a knock.
+
+A knock is one TCP connection that is closed at once; a refusal is an answer too. No ICMP, which needs rights on some
+systems, and nothing is written anywhere (docs/decisions/0005).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import re
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from watchdog.config import Config, HostSettings
+from watchdog.selfwatch.attribution import Answer, Knock, Look
+
+ROUTER_PORTS = (53, 80, 443, 22)
+"""What routers usually serve to their own network. A closed port answers as well, unless a firewall drops packets."""
+LINUX_ROUTES = Path("/proc/self/net/route")
+"""Not `/proc/net`: that is hidden by the unit's ProcSubset=pid."""
+DARWIN_ROUTE = "/sbin/route"
+PATIENCE_S = 3.0
+HEAD_START_S = 0.3
+"""A router that is there answers within this, and then nobody else is knocked at."""
+DENIAL_S = 0.3
+"""A macOS that denies the local network says so at once; nobody waits longer to find that out."""
+
+_ANSWERS = {
+    errno.ECONNREFUSED: Answer.HERE,
+    errno.ECONNRESET: Answer.HERE,
+    errno.EHOSTUNREACH: Answer.NO_HOST,
+    errno.EHOSTDOWN: Answer.HOST_DOWN,
+    errno.ENETUNREACH: Answer.NO_NETWORK,
+    errno.ENETDOWN: Answer.NO_NETWORK,
+    errno.EADDRNOTAVAIL: Answer.NO_NETWORK,
+    errno.ETIMEDOUT: Answer.SILENT,
+}
+_RTF_UP, _RTF_GATEWAY = 0x1, 0x2
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a target can be knocked at: `host` is a name or an address."""
+
+    host: str
+    port: int
+
+
+class Neighbourhood:
+    """The network around this machine, as it is now."""
+
+    def __init__(
+        self, *, platform: str = sys.platform, routes: Path = LINUX_ROUTES, ports: Sequence[int] = ROUTER_PORTS
+    ) -> None:
+        """`routes` is where Linux lists its routes, `ports` is where a router is knocked at."""
+        self._platform = platform
+        self._routes = routes
+        self._ports = ports
+        self._addresses: dict[str, frozenset[str]] = {}
+
+    @property
+    def is_darwin(self) -> bool:
+        """Whether this is macOS, which may deny the local network to a program."""
+        return self._platform == "darwin"
+
+    async def gateway(self) -> str | None:
+        """The address of the router of the default route (IPv4), or None: no such route, or it cannot be known."""
+        if self.is_darwin:
+            return darwin_gateway(await _route_get("default"))
+        try:
+            return linux_gateway(self._routes.read_text(encoding="ascii"))
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    async def knock_at_router(self, address: str) -> Knock:
+        """What a router says, at whichever of its ports answers first."""
+        return await _first([asyncio.ensure_future(knock(Door(address, port))) for port in self._ports])
+
+    async def look(self, doors: Iterable[Door]) -> Look:
+        """Look at the router, and a moment later at all targets, until somebody answers, at most for some seconds.
+
+        Targets on this very machine are left out: they answer without any network.
+        """
+        others = [door for door in doors if not self.is_here(door.host)]
+        address = await self.gateway()
+        router = None if address is None else asyncio.ensure_future(self.knock_at_router(address))
+        if router is not None and not self.is_darwin:
+            await asyncio.wait((router,), timeout=HEAD_START_S)
+            if router.done() and router.result().answer is Answer.HERE:
+                return Look(router.result(), (), self._all_addresses(others))  # targets need not be bothered
+        targets: list[asyncio.Future[Knock]] = [asyncio.ensure_future(knock(door)) for door in others]
+        knocks = await _until_answered(router, targets, is_darwin=self.is_darwin)
+        seen = [task.result() for task in targets if task in knocks]
+        if self.is_darwin:
+            seen = [await self._on_link(one) for one in seen]
+        return Look(
+            gateway=None if address is None else _result(router, knocks, address),
+            targets=tuple(seen),
+            target_addresses=self._all_addresses(others),
+            is_darwin=self.is_darwin,
+        )
+
+    def _all_addresses(self, doors: Iterable[Door]) -> frozenset[str]:
+        return frozenset().union(*(self.addresses(door.host) for door in doors))
+
+    async def _on_link(self, one: Knock) -> Knock:
+        host = one.address.rpartition(":")[0].strip("[]")
+        on_link = _literal(host) and darwin_on_link(await _route_get(host))
+        return Knock(one.address, one.answer, one.took_s, on_link)
+
+    async def resolve(self, hosts: Iterable[str]) -> None:
+        """Learn the addresses of `hosts`, while names can still be resolved."""
+        loop = asyncio.get_running_loop()
+        for host in hosts:
+            if not _literal(host):
+                with contextlib.suppress(OSError, UnicodeError, TimeoutError):
+                    async with asyncio.timeout(PATIENCE_S):
+                        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                    self._addresses[host] = frozenset(str(row[4][0]) for row in found)
+
+    def addresses(self, host: str) -> frozenset[str]:
+        """The addresses of `host`, as far as `resolve` learnt them."""
+        return frozenset({host}) if _literal(host) else self._addresses.get(host, frozenset())
+
+    def is_here(self, host: str) -> bool:
+        """Whether `host` is this very machine."""
+        if host.rstrip(".").lower() == "localhost":
+            return True
+        addresses = self.addresses(host)
+        return bool(addresses) and all(_is_own(address) for address in addresses)
+
+
+def linux_gateway(table: str) -> str | None:
+    """The router of the best default route in `table`, the text of `LINUX_ROUTES` (route.c: little-endian hex)."""
+    best: tuple[int, str] | None = None
+    for row in table.splitlines()[1:]:
+        fields = row.split()
+        if len(fields) < 8 or fields[1] != "00000000" or fields[7] != "00000000":
+            continue
+        flags, metric = int(fields[3], 16), int(fields[6])
+        if flags & _RTF_UP and flags & _RTF_GATEWAY and (best is None or metric < best[0]):
+            address = ipaddress.IPv4Address(int.from_bytes(bytes.fromhex(fields[2]), sys.byteorder))
+            best = (metric, str(address))
+    return best[1] if best else None
+
+
+def darwin_gateway(text: str) -> str | None:
+    """The router in what `route -n get default` says, None if it names none (`link#12` is an interface)."""
+    found = re.search(r"^\s*gateway:\s*([0-9a-fA-F:.]+)\s*$", text, re.MULTILINE)
+    return found[1] if found and _literal(found[1]) else None
+
+
+def darwin_on_link(text: str) -> bool:
+    """Whether `route -n get ADDRESS` shows an interface and no router in between."""
+    return "interface:" in text and darwin_gateway(text) is None
+
+
+async def knock(door: Door, patience_s: float = PATIENCE_S) -> Knock:
+    """Open a TCP connection to `door` and close it; says what came of it and never raises."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(patience_s):
+            _, writer = await asyncio.open_connection(door.host, door.port)
+        writer.transport.abort()
+        answer = Answer.HERE
+    except TimeoutError:
+        answer = Answer.SILENT
+    except socket.gaierror:
+        answer = Answer.NO_NAME
+    except (OSError, UnicodeError) as error:
+        answer = _answer_of(error)
+    address = f"[{door.host}]:{door.port}" if ":" in door.host else f"{door.host}:{door.port}"
+    return Knock(address, answer, loop.time() - began)
+
+
+def _answer_of(error: Exception) -> Answer:
+    number = getattr(error, "errno", None)
+    if number is None:
+        # asyncio joins what several addresses of one name said into one text.
+        numbers = {int(found) for found in re.findall(r"\[Errno (\d+)\]", str(error))}
+        number = errno.ECONNREFUSED if errno.ECONNREFUSED in numbers else next(iter(numbers), None)
+    return _ANSWERS.get(number, Answer.OTHER) if isinstance(number, int) else Answer.OTHER
+
+
+async def _first(knocks: list[asyncio.Future[Knock]]) -> Knock:
+    """The first knock that was answered; if none was, the one that says most."""
+    waiting = set(knocks)
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if any(task.result().answer is Answer.HERE for task in done):
+            break
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    results = [task.result() for task in knocks if task.done() and not task.cancelled()]
+    best = next((one for one in results if one.answer is Answer.HERE), results[0])
+    return Knock(best.address.rpartition(":")[0].strip("[]"), best.answer, best.took_s)
+
+
+async def _until_answered(
+    router: asyncio.Future[Knock] | None, targets: list[asyncio.Future[Knock]], *, is_darwin: bool
+) -> set[asyncio.Future[Knock]]:
+    """Wait until the router or a target answered, or all have failed; returns the knocks that are over."""
+    loop = asyncio.get_running_loop()
+    every = [*targets, *([router] if router else [])]
+    waiting, done = set(every), set[asyncio.Future[Knock]]()
+    enough_at = loop.time() + (DENIAL_S if is_darwin else 0.0)
+    while waiting:
+        answered = {task for task in done if task.result().answer is Answer.HERE}
+        left_s = enough_at - loop.time()
+        if answered & set(targets) or (answered and left_s <= 0):
+            break
+        new, waiting = await asyncio.wait(
+            waiting, timeout=max(0.0, left_s) if answered else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        done |= new
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return done
+
+
+def _result(router: asyncio.Future[Knock] | None, done: set[asyncio.Future[Knock]], address: str) -> Knock:
+    return router.result() if router is not None and router in done else Knock(address, Answer.OTHER)
+
+
+async def _route_get(what: str) -> str:
+    """What macOS says about the route to `what`; "" if it says nothing."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            DARWIN_ROUTE, "-n", "get", what, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            output, _ = await process.communicate()
+    except (OSError, TimeoutError):
+        return ""
+    return output.decode(errors="replace")
+
+
+def _literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(address: str) -> bool:
+    """Whether `address` belongs to this machine: only then can a socket be bound to it."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if found.is_loopback:
+        return True
+    if found.is_unspecified or found.is_multicast:
+        return found.is_unspecified
+    family = socket.AF_INET6 if found.version == 6 else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+        return True
+    return False
+
+
+# Where each target can be knocked at, and after how long without a result a check is late.
+
+LATE_GRACE_S = 30.0
+"""What a run's result may take on its way, on a busy machine, before its check counts as late."""
+SCAN_SHARE = 0.8
+"""A scan with much to read may take this share of its interval (`checks.kernel_log.OVERALL_SHARE`)."""
+OTHER_RUN_S = 60.0
+"""How long a run of any other kind of check may take, unless its interval is longer."""
+
+
+def doors_of(config: Config) -> Mapping[str, Door]:
+    """Check key → where its target is knocked at; what lies behind a jump host is knocked at there."""
+    doors = {}
+    for server in config.servers:
+        parts = urlsplit(server.base_url)
+        if parts.hostname:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            doors[f"generation/{server.name}"] = Door(parts.hostname, port)
+    by_name = {host.name: host for host in config.hosts}
+    for host in config.hosts:
+        for kind in ("kernel_log", "follow", "vitals"):
+            doors[f"{kind}/{host.name}"] = _door_of(host, by_name)
+    return doors
+
+
+def _door_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Door:
+    if host.jump is None:
+        return Door(host.address, host.port)
+    if host.jump in by_name:
+        return Door(by_name[host.jump].address, by_name[host.jump].port)
+    address = host.jump.rpartition("@")[2]
+    name, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and (":" not in name or name.startswith("[")):
+        return Door(name.strip("[]"), int(port))
+    return Door(address.strip("[]"), 22)
+
+
+def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:
+    """Check key → seconds from one completed run to the next after which it is late: interval, longest run, grace.
+
+    `intervals` are those of the checks that run, in seconds.
+    """
+    longest = {f"generation/{server.name}": server.probe.timeout_s for server in config.servers}
+    for host in config.hosts:
+        log = host.kernel_log
+        longest[f"kernel_log/{host.name}"] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
+    return {
+        key: interval_s + longest.get(key, max(OTHER_RUN_S, interval_s)) + LATE_GRACE_S
+        for key, interval_s in intervals.items()
+    }

@@ -1,0 +1,132 @@
+"""The host key a machine offers, taken without logging in, for a person to compare; and what is known of it already."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from watchdog.config import HostSettings
+from watchdog.ssh.errors import HostError, Reason, Stage, named, out_of_time
+
+if TYPE_CHECKING:
+    import asyncssh
+
+DEFAULT_PORT = 22
+
+
+class Standing(StrEnum):
+    """What a known_hosts file says about an offered key."""
+
+    KNOWN = "known"
+    NEW = "new"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedKey:
+    """One host key: `openssh` as in a .pub file, `fingerprint` like `SHA256:…`, `bits` and `kind` as ssh-keygen has."""
+
+    openssh: str
+    fingerprint: str
+    bits: int
+    kind: str
+
+    def line(self, host: HostSettings) -> str:
+        """The line for known_hosts."""
+        return f"{pattern(host)} {self.openssh}"
+
+    def __str__(self) -> str:
+        """Bits, fingerprint and kind, as `ssh-keygen -l` prints them."""
+        return f"{self.bits} {self.fingerprint} ({self.kind})"
+
+
+def pattern(host: HostSettings) -> str:
+    """How known_hosts names `host`: the address, with its port where that is not 22 (sshd(8))."""
+    return host.address if host.port == DEFAULT_PORT else f"[{host.address}]:{host.port}"
+
+
+async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes = b"") -> OfferedKey:
+    """The key that `host` offers, of a kind that `known_hosts` already holds for it, if it offers one.
+
+    One connection that ends before any login: sshd counts connections without a login against us (sshd_config(5),
+    PerSourcePenalties). Raises HostError for a machine that gives no key.
+    """
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    stage = Stage()
+    taken: list[asyncssh.SSHKey] = []
+
+    class Taker(asyncssh.SSHClient):
+        """Takes the key and trusts nothing."""
+
+        def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+            stage.connected = True
+            stage.version = lambda: str(conn.get_extra_info("server_version") or "")
+
+        def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
+            taken.append(key)
+            return False
+
+    kinds = [key.get_algorithm() for key in known_keys(host, known_hosts)]
+    given = {"server_host_key_algs": [*dict.fromkeys(_signatures(kind) for kind in kinds)]} if kinds else {}
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await asyncssh.connect(
+                host.address,
+                host.port,
+                client_factory=Taker,
+                username=host.user,
+                known_hosts=b"",
+                client_keys=None,
+                agent_path=None,
+                config=None,
+                connect_timeout=None,
+                login_timeout=0,
+                **given,
+            )
+    except TimeoutError:
+        raise out_of_time(host, stage, timeout_s) from None
+    except (OSError, asyncssh.Error) as error:
+        if isinstance(error, asyncssh.KeyExchangeFailed) and kinds:
+            return await offered_key(host, timeout_s)  # it has none of the kinds we know: take whatever it offers
+        if not taken:
+            raise named(host, error, stage) from None
+    else:
+        connection.abort()
+    if not taken:
+        raise HostError(Reason.NOT_SSH, f"{pattern(host)} showed no host key", "Check `port`.")
+    return described(taken[0])
+
+
+def _signatures(kind: str) -> str:
+    return "rsa-sha2-512" if kind == "ssh-rsa" else kind
+
+
+def described(key: asyncssh.SSHKey) -> OfferedKey:
+    """`key` in the words of OpenSSH's own tools."""
+    words = key.export_public_key().decode().split()
+    algorithm = key.get_algorithm()
+    kind = "ECDSA" if "ecdsa" in algorithm else algorithm.removeprefix("ssh-").partition("@")[0].upper()
+    bits = int(getattr(key.pyca_key, "key_size", 256))  # Ed25519 keys know no size: they all have 256 bits
+    return OfferedKey(" ".join(words[:2]), key.get_fingerprint(), bits, kind)
+
+
+def known_keys(host: HostSettings, known_hosts: bytes) -> list[asyncssh.SSHKey]:
+    """The keys that `known_hosts` trusts for `host`. Raises HostError with reason `config` for a malformed file."""
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    try:
+        trusted, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
+    except ValueError as error:
+        raise HostError(Reason.CONFIG, f"the known_hosts file is malformed: {error}", "Correct that line.") from None
+    return list(trusted)
+
+
+def standing(host: HostSettings, offered: OfferedKey, known_hosts: bytes) -> Standing:
+    """Whether `known_hosts` trusts `offered` for `host`, holds another key for it, or none."""
+    known = [described(key).openssh for key in known_keys(host, known_hosts)]
+    if offered.openssh in known:
+        return Standing.KNOWN
+    return Standing.CHANGED if known else Standing.NEW

@@ -1,0 +1,142 @@
+"""The daemon's side of the web part: nothing of it is loaded, counted or opened unless the configuration has `web:`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from watchdog.clock import Clock
+from watchdog.config import Config
+from watchdog.model import Check, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
+from watchdog.store import Store
+
+if TYPE_CHECKING:
+    from watchdog.web.metrics import Metrics
+    from watchdog.web.server import Progress, Sources
+
+log = structlog.get_logger("web")
+
+RunCheck = Callable[[Check], Awaitable[CheckResult]]
+
+
+class WebPart:
+    """Follows the configuration: starts, restarts and ends the server and its counters with it."""
+
+    def __init__(self, store: Store, progress: Progress, clock: Clock) -> None:
+        """Nothing is loaded before `follow` finds `web:`."""
+        self._store = store
+        self._progress = progress
+        self._clock = clock
+        self._config = Config()
+        self._metrics: Metrics | None = None
+        self._changed = asyncio.Event()
+        self.check_of: Callable[[str], Check | None] = lambda _key: None
+        """The running check of a key."""
+        self.run_check: RunCheck = _nothing
+        """Runs a check now and takes in its result as any other."""
+
+    def follow(self, config: Config) -> None:
+        """Serve what `config` says from now on."""
+        self._config = config
+        if config.web is None:
+            self._metrics = None
+        elif self._metrics is None:
+            self._metrics = _metrics(config)
+        else:
+            self._metrics.follow(config)
+        self._changed.set()
+
+    def is_scraped(self, check: Check) -> bool:
+        """Whether `check` runs only when a Prometheus asks for it."""
+        web = self._config.web
+        return web is not None and web.probe_on_scrape and check.key.startswith("generation/")
+
+    def observed(self, observation: Observation) -> None:
+        """Count what a check saw."""
+        if self._metrics is not None:
+            self._metrics.observed(observation)
+
+    def changed(self, incident: Incident, change: TransitionKind) -> None:
+        """Count what became of an incident."""
+        if self._metrics is not None:
+            self._metrics.changed(incident, change)
+
+    def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Count an attempt to deliver."""
+        if self._metrics is not None:
+            self._metrics.attempted(delivery, outcome.reason)
+
+    async def run(self) -> None:
+        """Serve until cancelled. A server whose settings did not change goes on over a reload."""
+        while True:
+            settings = self._config.web
+            serving = asyncio.create_task(self._serve(), name="web server")
+            try:
+                while self._config.web == settings:
+                    changed = asyncio.create_task(self._changed.wait())
+                    await asyncio.wait({serving, changed}, return_when=asyncio.FIRST_COMPLETED)
+                    changed.cancel()
+                    self._changed.clear()
+                    if serving.done():
+                        return serving.result()
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        settings, metrics = self._config.web, self._metrics
+        if settings is None or metrics is None:
+            await asyncio.Event().wait()
+            return
+        from watchdog.web.server import Sources, WebServer  # noqa: PLC0415 - only who has a page pays for it
+
+        sources: Sources = Sources(
+            store=self._store,
+            progress=self._progress,
+            metrics=metrics,
+            clock=self._clock,
+            config=lambda: self._config,
+            run_probe=self._probe,
+            version=_version(),
+        )
+        learning = asyncio.create_task(self._learn_kinds(metrics), name="kinds of kernel findings")
+        try:
+            await WebServer(settings, sources).run()
+        finally:
+            learning.cancel()
+
+    async def _learn_kinds(self, metrics: Metrics) -> None:
+        """Prepare a series for every kind the rules know; reading them takes a moment, and nobody waits for it."""
+        if not self._config.hosts:
+            return
+        from watchdog.rulebook import load_rules  # noqa: PLC0415
+
+        rules = await asyncio.to_thread(load_rules, self._config.rules)
+        metrics.know_kinds(rule.kind for rule in rules.rules if rule.kind)
+
+    async def _probe(self, server: str) -> Observation | None:
+        check = self.check_of(f"generation/{server}")
+        if check is None:
+            return None
+        result = await self.run_check(check)
+        return next((seen for seen in result.observations if seen.key == check.key), result.observations[0])
+
+
+def _metrics(config: Config) -> Metrics:
+    from watchdog.ssh.errors import Reason  # noqa: PLC0415
+    from watchdog.web.metrics import Metrics  # noqa: PLC0415 - only who has a page pays for it
+
+    return Metrics(config, version=_version(), scan_reasons=[reason.value for reason in Reason])
+
+
+def _version() -> str:
+    from importlib import metadata  # noqa: PLC0415 - half a MiB
+
+    return metadata.version("inference-watchdog")
+
+
+async def _nothing(_check: Check) -> CheckResult:
+    return CheckResult(())
