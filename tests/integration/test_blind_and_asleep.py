@@ -10,6 +10,7 @@ import pytest
 from tests.support.lan import ROUTER, Lan
 from tests.support.station import KEY, configuration
 from watchdog.model import Phase
+from watchdog.selfwatch.watch import LOOK_AGAIN_S
 
 HEAD, WORKER = "kernel_log/head", "kernel_log/worker"
 DAY_S = 86400.0
@@ -142,6 +143,26 @@ async def test_our_own_network_down_counts_no_strike_says_blind_and_looks_at_onc
         assert 0 <= ended_at - back_at <= 30
         await lan.pass_time(130)
         assert lan.kinds == ["FIRING", "RESOLVED"]
+
+
+async def test_a_short_blindness_is_over_as_soon_as_the_network_is_back(tmp_path: Path) -> None:
+    """Only one observation was blind: nothing else may be needed to begin looking whether the network is back."""
+    config = configuration()
+    alone = replace(config, servers=(replace(config.servers[0], hosts=()),), hosts=())
+    async with Lan(tmp_path, alone) as lan:
+        await lan.pass_time(130)
+        lan.around.unplugged = True
+        blind_at = lan.station.clock.wall()
+        while not lan.reasons(KEY, blind_at):
+            await lan.pass_time(1, step_s=1)
+        assert lan.reasons(KEY, blind_at) == ["blind"]
+        lan.around.unplugged = False
+        back_at = lan.station.clock.wall()
+        await lan.pass_time(2 * LOOK_AGAIN_S, step_s=1)
+        assert lan.selfwatch.trouble is None
+        ((_, ended_at, reason),) = await lan.blind_windows()
+        assert reason == "blind"
+        assert 0 <= ended_at - back_at <= LOOK_AGAIN_S + 1
 
 
 async def test_a_strike_before_the_network_went_is_neither_lost_nor_doubled(tmp_path: Path) -> None:

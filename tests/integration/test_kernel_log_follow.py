@@ -7,19 +7,17 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.journals import MISSED_ID, SECOND, Journal
-from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan, stored
+from tests.support.kernel_checks import Ledger, check, condition, fatal, fatals, following, found, scan, until
 from tests.support.sshd import RealHost, real_host
-from watchdog.checks.kernel_log import KernelLogCheck
 from watchdog.errors import StoreError
-from watchdog.model import CheckResult, Json, Observation, Verdict
+from watchdog.model import CheckResult, Observation, Verdict
 
 pytestmark = pytest.mark.real
 
@@ -32,46 +30,6 @@ def host(tmp_path: Path) -> Iterator[RealHost]:
         log.kernel(machine.boot, 1 * SECOND, "Linux version 6.17")
         machine.plant(log)
         yield machine
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What was committed, when, and the memory that came with it."""
-
-    results: list[CheckResult] = field(default_factory=list)
-    at: list[float] = field(default_factory=list)
-    memory: Json = None
-    refuse: int = 0
-
-    async def commit(self, result: CheckResult) -> None:
-        if self.refuse:
-            self.refuse -= 1
-            raise StoreError("the disk is full")
-        await asyncio.sleep(0.01)  # a database takes a moment
-        self.results.append(result)
-        self.at.append(time.monotonic())
-        self.memory = stored(result)
-
-    @property
-    def found(self) -> dict[str, int]:
-        return found(*self.results)
-
-
-@asynccontextmanager
-async def following(watch: KernelLogCheck, ledger: Ledger, memory: Json = None) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(watch.follow(ledger.commit, memory))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError, StoreError):
-            await task
-
-
-async def until(reached: Callable[[], object], limit_s: float = 30.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not reached():
-            await asyncio.sleep(0.02)
 
 
 def journal(host: RealHost) -> Journal:

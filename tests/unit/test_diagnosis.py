@@ -363,6 +363,8 @@ def about_host(reason: str, *servers: Observation, occurrences: tuple[object, ..
         ("silent", (TEXT,), "ssh_only", Confidence.LIKELY),
         ("silent", (probe("no_reply", ANSWERED),), "host_mute", Confidence.CANNOT_TELL),
         ("timeout", (probe("unreachable"),), "host_down", Confidence.LIKELY),
+        ("timeout", (probe("unreachable", ANSWERED),), "host_unreached", Confidence.CANNOT_TELL),
+        ("silent", (probe("unreachable", ANSWERED),), "host_mute", Confidence.CANNOT_TELL),
         ("timeout", (probe("refused"),), "host_unreached", Confidence.CANNOT_TELL),
         ("unroutable", (), "host_unreached", Confidence.CANNOT_TELL),
         ("unroutable", (TEXT,), "ssh_only_gone", Confidence.LIKELY),

@@ -129,12 +129,12 @@ def _servers(scene: Scene) -> dict[Fact, Seen]:
         name = seen.labels.get("server", seen.key)
         if seen.verdict is Verdict.PASS:
             found.setdefault(Fact.SERVERS_ALIVE, Seen(f"{name} on it still gives text"))
-        elif seen.verdict is Verdict.FAIL and seen.reason == "unreachable":
+        elif seen.verdict is not Verdict.FAIL or seen.measurements.get("engine_answered"):
+            continue
+        elif seen.reason == "unreachable":
             found.setdefault(Fact.SERVERS_UNREACHABLE, Seen(f"{name} on it cannot be reached"))
             found.setdefault(Fact.SERVERS_STOPPED, Seen(f"{name} on it cannot be reached"))
-        elif (
-            seen.verdict is Verdict.FAIL and seen.reason in UNANSWERED and not seen.measurements.get("engine_answered")
-        ):
+        elif seen.reason in UNANSWERED:
             found.setdefault(Fact.SERVERS_STOPPED, Seen(f"{name} on it gives no answer"))
     return found
 
