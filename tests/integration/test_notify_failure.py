@@ -136,7 +136,20 @@ def test_a_long_list_of_problems_is_cut_and_counted() -> None:
     assert str(Ending.read({})) == ""
 
 
-@given(data=st.binary(max_size=300))
+PIECES = st.sampled_from(
+    [
+        b"receivers:\n",
+        b"  - name: a\n",
+        b"    url: json://127.0.0.1/\n",
+        b"    alertmanager: []\n",
+        b"    url:\n",
+        b"{",
+        b"\xff",
+    ]
+)
+
+
+@given(data=st.binary(max_size=300) | st.lists(PIECES, max_size=8).map(b"".join))
 def test_salvaging_never_raises(data: bytes) -> None:
     for text in (data, b"receivers:\n  - name: a\n    url: json://127.0.0.1/\n" + data):
         found = salvage_receivers(text, "config.yaml", {})

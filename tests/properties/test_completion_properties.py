@@ -115,7 +115,14 @@ def test_a_reply_of_unlimited_size_is_cut_at_the_limit(size: int, unit: bytes) -
     assert reply.close(2.0, End.DEADLINE).reason is Reason.MALFORMED
 
 
-@given(st.binary(max_size=300))
+_EVENT_PIECES = st.lists(
+    st.sampled_from(
+        [b"data: {\n" * 31, b"data: {", b"data:1", b"data:", b"event: error", b'{"error":1}', b"\n", b"\r", b"x"]
+    )
+).map(b"".join)
+
+
+@given(st.binary(max_size=300) | _EVENT_PIECES)
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_read_as_events_without_an_exception(data: bytes) -> None:
     reader = EventReader()

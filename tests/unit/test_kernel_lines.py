@@ -159,6 +159,13 @@ def test_a_journal_message_is_read_in_every_form_it_comes_in(message: object, te
     assert line.boot == "0f0e"
 
 
+@pytest.mark.parametrize("time", ["-5", "nan", "inf", "9" * 30, "soon", "", None, [], {}])
+def test_a_journal_time_that_is_none_gives_no_moment(time: object) -> None:
+    fields = ("__REALTIME_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP")
+    line = parse_line(json.dumps(JOURNAL | {"MESSAGE": TEXT} | dict.fromkeys(fields, time)).encode())
+    assert (line.message, line.at, line.monotonic_s) == (TEXT, None, None)
+
+
 def test_dmesg_json_is_read_line_by_line() -> None:
     assert parse_line(b'         "msg": "nvme nvme0: \\"x\\" is down"').message == 'nvme nvme0: "x" is down'
     assert parse_line(b'{"pri":3,"time":12.5,"msg":"EDAC MC0: 1 UE"}').monotonic_s == 12.5

@@ -77,9 +77,9 @@ def test_an_installation_without_a_working_apprise_says_so() -> None:
     program = """
         import sys
         from watchdog import apprise_process
-        from watchdog.loading import judge
+        from watchdog.loading import url_check
         apprise_process.PROGRAM = "raise SystemExit(3)"
-        print(judge.judge_apart(["json://127.0.0.1/"])())
+        print(url_check.judge_apart(["json://127.0.0.1/"])())
     """
     assert "apprise does not work in this installation" in run(program)
 
@@ -87,9 +87,9 @@ def test_an_installation_without_a_working_apprise_says_so() -> None:
 def test_no_receivers_need_no_process() -> None:
     program = """
         import subprocess
-        from watchdog.loading import judge
+        from watchdog.loading import url_check
         subprocess.Popen = None
-        print(judge.judge_apart([])())
+        print(url_check.judge_apart([])())
     """
     assert run(program) == "[]\n"
 
