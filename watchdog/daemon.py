@@ -18,6 +18,7 @@ from watchdog.chat import ChatClient
 from watchdog.checks import build_checks
 from watchdog.checks.vitals import early
 from watchdog.clock import Clock, SystemClock
+from watchdog.codec import to_json
 from watchdog.config import Config
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
@@ -26,7 +27,7 @@ from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult, Observation
 from watchdog.notify import build
 from watchdog.outbox import Outbox
-from watchdog.policy import AlertPlan, maintenance_to_json
+from watchdog.policy import AlertPlan
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.local_network import Neighbourhood
@@ -142,8 +143,7 @@ class Daemon:
             check.key: {"interval_s": check.interval_s, "failures": thresholds(check.key).failures} for check in checks
         }
         await parts.ingest.take(PLAN, CheckResult((), memory=runs))
-        windows = [maintenance_to_json(window) for window in parts.ingest.plan.maintenance]
-        await parts.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
+        await parts.ingest.take(MAINTENANCE, CheckResult((), memory=to_json(parts.ingest.plan.maintenance)))
         parts.web.follow(config)
         scheduled = [check for check in checks if not parts.web.is_scraped(check)]
         parts.scheduler.replace(scheduled)

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.station import KEY, Station, configuration
 from watchdog.cli import main
+from watchdog.codec import to_json
 from watchdog.config import MaintenanceSettings
 from watchdog.model import CheckResult, Weekday
-from watchdog.policy import maintenance_to_json
 from watchdog.store import MAINTENANCE, PLAN
 from watchdog.text import full_timestamp
 
@@ -245,8 +245,7 @@ async def test_status_shows_the_next_maintenance_window_in_its_own_zone(
     config = replace(configuration(), maintenance=(weekly, once, over))
     async with Station(tmp_path, config) as station:
         await watching(station)
-        windows = [maintenance_to_json(window) for window in station.ingest.plan.maintenance]
-        await station.ingest.take(MAINTENANCE, CheckResult((), memory=windows))
+        await station.ingest.take(MAINTENANCE, CheckResult((), memory=to_json(station.ingest.plan.maintenance)))
         run("status", "--state-dir", str(tmp_path))
         shown = capsys.readouterr().out
         assert "maintenance weekly on server=deepseek: next Sun 2026-11-22 02:30 CET (UTC+01:00), for 1h" in shown

@@ -289,8 +289,7 @@ async def test_a_line_seen_in_maintenance_is_told_at_its_end(tmp_path: Path) -> 
             name="weekly",
             matcher={"host": "*"},
             days=(start.weekday(),),
-            start_hour=start.hour,
-            start_minute=start.minute,
+            start=(start.hour, start.minute),
             duration_s=1800.0,
             zone=UTC,
         )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.config_files import accepting
 from tests.unit.test_message import incident
+from watchdog.codec import from_json, to_json
 from watchdog.config import Config
 from watchdog.loading import read
 from watchdog.model import Maintenance, Severity, Told
@@ -19,8 +20,6 @@ from watchdog.policy import (
     AlertPlan,
     Circumstances,
     decide,
-    maintenance_from_json,
-    maintenance_to_json,
     matches,
     next_window,
     window_at,
@@ -128,8 +127,7 @@ def test_the_next_window_begins_later_covers_itself_and_lasts_what_was_asked(
         name="w",
         matcher={"host": "*"},
         days=tuple(sorted(days)),
-        start_hour=hour,
-        start_minute=minute,
+        start=(hour, minute),
         duration_s=duration_s,
         zone=ZoneInfo(zone),
     )
@@ -139,12 +137,14 @@ def test_the_next_window_begins_later_covers_itself_and_lasts_what_was_asked(
     assert now < begins <= now + 8 * 86400
     assert abs((ends - begins) - duration_s) < 1e-3
     assert window_at(window, begins) is not None
-    assert maintenance_from_json(maintenance_to_json(window), ZoneInfo(zone)) == window
+    assert from_json(Maintenance, to_json(window)) == window
 
 
 def test_a_window_that_comes_once_survives_json() -> None:
     window = Maintenance(name="w", matcher={"host": "*"}, once=(1.0, 2.0))
-    assert maintenance_from_json(maintenance_to_json(window), UTC) == window
+    stored = to_json(window)
+    assert stored["time_zone"] == "UTC"
+    assert replace(from_json(Maintenance, stored), zone=UTC) == window
 
 
 def test_the_address_of_the_heartbeat_is_a_secret() -> None:

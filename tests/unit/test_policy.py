@@ -237,8 +237,7 @@ def window(hour: int, minute: int, *, days: tuple[int, ...] = tuple(range(7)), h
         name="w",
         matcher={"server": "*"},
         days=days,
-        start_hour=hour,
-        start_minute=minute,
+        start=(hour, minute),
         duration_s=hours * 3600,
         zone=BERLIN,
     )

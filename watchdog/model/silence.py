@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from enum import StrEnum
 
@@ -44,16 +44,15 @@ class Weekday(StrEnum):
 class Maintenance:
     """A window that comes back every week in a stated time zone, or one that comes `once`.
 
-    `days` are 0 (Monday) to 6. A start that the clock skips in spring begins when the clock has jumped; one that comes
-    twice in autumn begins the first time. The window always lasts `duration_s` of real time. `once` is begin and end in
-    Unix seconds; the weekly fields mean nothing then.
+    `days` are 0 (Monday) to 6, `start` is hour and minute. A start that the clock skips in spring begins when the clock
+    has jumped; one that comes twice in autumn begins the first time. The window always lasts `duration_s` of real time.
+    `once` is begin and end in Unix seconds; the weekly fields mean nothing then.
     """
 
     name: str
-    matcher: Mapping[str, str]
+    matcher: Mapping[str, str] = field(metadata={"json": "match"})
     days: tuple[int, ...] = ()
-    start_hour: int = 0
-    start_minute: int = 0
+    start: tuple[int, int] = (0, 0)
     duration_s: float = 0.0
-    zone: tzinfo = UTC
+    zone: tzinfo = field(default=UTC, metadata={"json": "time_zone"})
     once: tuple[float, float] | None = None

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from watchdog.codec import from_json
 from watchdog.model import DeliveryState, Maintenance
 from watchdog.overview.drift import Drift, drifts
 from watchdog.store import MAINTENANCE, PLAN, Reader, Snapshot
@@ -15,7 +16,7 @@ from watchdog.store.files import holder
 from watchdog.text import duration
 
 if TYPE_CHECKING:
-    from watchdog.model import Diagnosis, Incident, Maintenance, Silence
+    from watchdog.model import Diagnosis, Incident, Silence
     from watchdog.overview.drift import Drift
     from watchdog.store import Snapshot
     from watchdog.store.reader import KeyView
@@ -182,11 +183,7 @@ def maintenance_json(windows: Sequence[Maintenance], now: float) -> list[dict[st
 
 def planned(stored: Any) -> tuple[Maintenance, ...]:
     """The maintenance windows that the daemon runs by, as it wrote them down."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - the command line starts without it
-
-    from watchdog.policy import maintenance_from_json  # noqa: PLC0415
-
-    return tuple(maintenance_from_json(one, ZoneInfo(one["time_zone"])) for one in stored or ())
+    return tuple(from_json(Maintenance, one) for one in stored or ())
 
 
 def matcher_words(matcher: Mapping[str, str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 
 from watchdog.config import MaintenanceSettings
-from watchdog.model import Incident, Json, Maintenance, Silence
+from watchdog.model import Incident, Maintenance, Silence
 
 _DAY_S = 86400.0
 LABELS = ("server", "host", "kind", "device", "receiver", "check", "key", "severity")
@@ -70,38 +70,9 @@ def maintenance_of(settings: MaintenanceSettings) -> Maintenance:
         name=settings.name,
         matcher=settings.match,
         days=tuple(sorted({day.number for day in settings.days})),
-        start_hour=settings.start.hour if settings.start else 0,
-        start_minute=settings.start.minute if settings.start else 0,
+        start=(settings.start.hour, settings.start.minute) if settings.start else (0, 0),
         duration_s=settings.duration_s,
         zone=settings.time_zone or UTC,
-    )
-
-
-def maintenance_to_json(window: Maintenance) -> Json:
-    """`window` as JSON; a time zone becomes its name."""
-    return {
-        "name": window.name,
-        "match": dict(window.matcher),
-        "days": list(window.days),
-        "start": [window.start_hour, window.start_minute],
-        "duration_s": window.duration_s,
-        "time_zone": str(window.zone),
-        "once": None if window.once is None else list(window.once),
-    }
-
-
-def maintenance_from_json(value: Json, zone: tzinfo) -> Maintenance:
-    """What `maintenance_to_json` wrote; `zone` is the time zone of that name."""
-    hour, minute = value["start"]
-    return Maintenance(
-        name=value["name"],
-        matcher=value["match"],
-        days=tuple(value["days"]),
-        start_hour=hour,
-        start_minute=minute,
-        duration_s=value["duration_s"],
-        zone=zone,
-        once=None if value["once"] is None else (value["once"][0], value["once"][1]),
     )
 
 
@@ -111,7 +82,7 @@ def _start_on(window: Maintenance, day: datetime) -> float:
     `fold=0` is what makes both daylight-saving edges right: a start that comes twice means the first, and a start that
     is skipped is reckoned with the time before the jump, so it begins right when the clock has jumped over it.
     """
-    local = datetime(day.year, day.month, day.day, window.start_hour, window.start_minute, tzinfo=window.zone, fold=0)
+    local = datetime(day.year, day.month, day.day, *window.start, tzinfo=window.zone, fold=0)
     return local.timestamp()
 
 

@@ -1,0 +1,106 @@
+"""Frozen dataclasses as JSON values and back: one rule for everything that is stored.
+
+A dataclass whose fields are keyword-only becomes an object, any other one a row of its values in order. A field with
+`metadata={"json": NAME}` is stored under that name: it was renamed in the code after it had been stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from watchdog.model import Json
+
+T = TypeVar("T")
+_Decode = Callable[[Any], Any]
+
+
+def to_json(value: object) -> Json:
+    """`value` as a JSON value: dataclasses, enums, time zones, mappings and tuples become what JSON has for them."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        if _is_object(fields):
+            return {_key(field): to_json(getattr(value, field.name)) for field in fields}
+        return [to_json(getattr(value, field.name)) for field in fields]
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    return str(value) if isinstance(value, tzinfo) else value
+
+
+def from_json(kind: type[T], raw: Json) -> T:
+    """The `kind` (a dataclass) that `to_json` wrote. Missing fields take their default, unknown ones are ignored.
+
+    Raises ValueError if it is no such thing: a required field is missing, a word is none of its enum's.
+    """
+    of_any: Any = kind
+    decode = _decoder(of_any)
+    try:
+        decoded: T = raw if decode is None else decode(raw)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"not a stored {kind.__name__}: {error}") from error
+    return decoded
+
+
+def _is_object(fields: tuple[dataclasses.Field[Any], ...]) -> bool:
+    return all(field.kw_only for field in fields)
+
+
+def _key(field: dataclasses.Field[Any]) -> str:
+    return str(field.metadata.get("json", field.name))
+
+
+@cache
+def _decoder(kind: Any) -> _Decode | None:
+    """What turns a JSON value into a `kind`; None if it already is one."""
+    if get_origin(kind) is not None:
+        return _generic_decoder(get_origin(kind), get_args(kind))
+    if kind is tzinfo:
+        return _zone
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _dataclass_decoder(kind)
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else None
+
+
+def _generic_decoder(origin: Any, inner: tuple[Any, ...]) -> _Decode | None:
+    if origin in (Union, UnionType):
+        (some,) = (_decoder(one) for one in inner if one is not NoneType)
+        return None if some is None else lambda raw: None if raw is None else some(raw)
+    if origin is tuple:
+        return _tuple_decoder(inner)
+    each = _decoder(inner[1])  # a mapping
+    return dict if each is None else lambda raw: {key: each(item) for key, item in raw.items()}
+
+
+def _dataclass_decoder(kind: type) -> _Decode:
+    fields, hints = dataclasses.fields(kind), get_type_hints(kind)
+    columns = tuple((_key(field), field.name, _decoder(hints[field.name])) for field in fields)
+    is_object = _is_object(fields)
+
+    def decode(raw: Json) -> object:
+        given = raw if is_object else dict(zip((key for key, _, _ in columns), raw, strict=False))
+        return kind(**{name: part(given[key]) if part else given[key] for key, name, part in columns if key in given})
+
+    return decode
+
+
+def _tuple_decoder(inner: tuple[Any, ...]) -> _Decode:
+    decoders = [_decoder(one) for one in inner if one is not Ellipsis]
+    if Ellipsis in inner:
+        each = decoders[0]
+        return tuple if each is None else lambda raw: tuple([each(item) for item in raw])
+    return lambda raw: tuple([one(item) if one else item for one, item in zip(decoders, raw, strict=True)])
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only maintenance windows have one
+
+    return ZoneInfo(name)
