@@ -121,7 +121,7 @@ class Outbox:
         """The messages of one incident (or test alert), once all are delivered or given up, or after `timeout_s`."""
         deadline = self._clock.monotonic() + timeout_s
         while True:
-            views = await self._store.deliveries(incident_id)
+            views = await self._store.read_in_turn(lambda reader: reader.deliveries(incident_id))
             left_s = deadline - self._clock.monotonic()
             if all(view.is_done for view in views) or left_s <= 0:
                 return views
@@ -192,9 +192,9 @@ class Outbox:
             self._progress.notify_all()
 
     async def _arrived(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
-        hasten = line.failures >= _BACK_AFTER
+        retry_now = line.failures >= _BACK_AFTER
         line.failures, line.resume_at = 0, 0.0
-        await self._store.acknowledge(delivery, outcome, self._clock.wall(), hasten=hasten)
+        await self._store.acknowledge(delivery, outcome, self._clock.wall(), retry_now=retry_now)
         _log.info(
             "delivered",
             receiver=delivery.receiver,

@@ -67,7 +67,7 @@ class Scheduler:
         """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
         self._since: dict[str, float] = {}
         self._naps: dict[str, asyncio.Task[None]] = {}
-        self._hastened: dict[str, float] = {}
+        self._run_earlier_at: dict[str, float] = {}
 
     async def wait_first_start(self) -> None:
         """Return once the first check has been started."""
@@ -114,7 +114,7 @@ class Scheduler:
         """Run every check now (spread a little), as after a sleep. What runs already runs once more when it is over."""
         now = self._clock.monotonic()
         for position, (key, (check, _)) in enumerate(self._tasks.items()):
-            self._hastened[key] = now + _spread_s(position, check.interval_s / len(self._tasks))
+            self._run_earlier_at[key] = now + _spread_s(position, check.interval_s / len(self._tasks))
             if key in self._naps:
                 self._naps[key].cancel()
 
@@ -122,7 +122,7 @@ class Scheduler:
         """Run these checks now, before their turn. What runs already runs once more when it is over."""
         for key in keys:
             if key in self._tasks:
-                self._hastened[key] = self._clock.monotonic()
+                self._run_earlier_at[key] = self._clock.monotonic()
             if key in self._naps:
                 self._naps[key].cancel()
 
@@ -175,7 +175,7 @@ class Scheduler:
     async def _due(self, key: str, planned: float) -> float:
         """Wait for the planned start, or the earlier one that `round_now` asks for; returns when it was due."""
         while True:
-            planned = min(planned, self._hastened.pop(key, planned))
+            planned = min(planned, self._run_earlier_at.pop(key, planned))
             left_s = planned - self._clock.monotonic()
             nap = asyncio.create_task(self._clock.sleep(left_s))
             self._naps[key] = nap

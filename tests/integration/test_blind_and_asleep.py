@@ -17,7 +17,7 @@ DAY_S = 86400.0
 
 
 async def phase(lan: Lan, key: str = KEY) -> tuple[Phase, int]:
-    snapshot = await lan.station.store.snapshot(lan.station.clock.wall())
+    snapshot = await lan.station.store.read_in_turn(lambda reader: reader.snapshot(lan.station.clock.wall()))
     state = next(view.state for view in snapshot.keys if view.key == key)
     return state.phase, state.fails
 

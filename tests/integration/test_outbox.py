@@ -112,7 +112,7 @@ async def test_stopping_is_not_delayed_by_a_send_that_hangs(tmp_path: Path) -> N
         sink.mood = Mood.WELL
         async with Running(tmp_path, config) as running:
             await sink.wait_for(1)
-            (view,) = await running.store.deliveries()
+            (view,) = await running.store.read_in_turn(lambda reader: reader.deliveries())
             assert view.attempt == 2
 
 

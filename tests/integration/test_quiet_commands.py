@@ -91,7 +91,7 @@ async def test_unsilence_ends_a_silence_and_what_is_still_wrong_is_told(
         await station.fail()
         assert station.sinks["phone"].kinds == ["FIRING"]
         assert run("unsilence", *where, silence["id"]) == 64
-        assert "no running silence" in capsys.readouterr().err
+        assert "no active silence" in capsys.readouterr().err
 
 
 async def test_acknowledging_stops_reminders_and_status_says_who_and_why(
@@ -132,10 +132,10 @@ async def test_acknowledging_stops_reminders_and_status_says_who_and_why(
         (("--for", "2h", "key=generation/depseek"), "did you mean generation/deepseek?"),
         (("--for", "2h", "key=nothing/at/all"), "no key called nothing/at/all is watched"),
         (("--for", "2h", "receiver=phnoe"), "did you mean phone?"),
-        (("--for", "2h", "server=deepseek", "device=a\x1b[31mb"), "characters that no name here has"),
+        (("--for", "2h", "server=deepseek", "device=a\x1b[31mb"), "characters that no name has"),
         (("--for", "2h", "--reason", "", "server=deepseek"), "the reason is empty"),
         (("--for", "2h", "--reason", "\u202e\x1b[31m \n", "server=deepseek"), "the reason is empty"),
-        (("--for", "2h", "--reason", "x" * 501, "server=deepseek"), "at most 500"),
+        (("--for", "2h", "--reason", "x" * 501, "server=deepseek"), "the limit is 500"),
     ],
 )
 async def test_a_silence_that_would_not_do_what_is_meant_is_refused(
@@ -148,7 +148,7 @@ async def test_a_silence_that_would_not_do_what_is_meant_is_refused(
         capsys.readouterr()
         assert run("silence", "--state-dir", str(tmp_path), "--reason", "x", *arguments) == 64
         assert words in capsys.readouterr().err
-        assert (await station.store.snapshot(NOW)).silences == ()
+        assert (await station.store.read_in_turn(lambda reader: reader.snapshot(NOW))).silences == ()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ async def deliver_all(store: Store, clock: ManualClock, sink: RecordingReceiver)
     """Send whatever waits for `sink`."""
     while (delivery := (await store.lease(sink.name, clock.wall(), 1e9)).delivery) is not None:
         outcome = await sink.send(delivery, finish(delivery, now=clock.wall(), zone=UTC), clock.wall())
-        await store.acknowledge(delivery, outcome, clock.wall(), hasten=False)
+        await store.acknowledge(delivery, outcome, clock.wall(), retry_now=False)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,7 +54,9 @@ async def test_no_secret_of_the_configuration_is_in_an_alert_or_in_the_database(
         for _ in range(2):
             await ingest.take("check", CheckResult((observed(Verdict.PASS, summary=leak),)))
         await deliver_all(store, clock, sink)
-        snapshot = repr(await store.snapshot(clock.wall())) + repr(ingest.open_incidents)
+        snapshot = repr(await store.read_in_turn(lambda reader: reader.snapshot(clock.wall()))) + repr(
+            ingest.open_incidents
+        )
         await store.close()
         raw = b"".join(file.read_bytes() for file in Path(folder).iterdir())
     structlog.reset_defaults()

@@ -48,14 +48,14 @@ async def test_thirty_days_leave_memory_flat_the_state_small_and_no_file_open(tm
         await ingest.tick()
         while (delivery := (await store.lease("phone", clock.wall(), 1e9)).delivery) is not None:
             outcome = await sink.send(delivery, finish(delivery, now=clock.wall(), zone=UTC), clock.wall())
-            await store.acknowledge(delivery, outcome, clock.wall(), hasten=False)
+            await store.acknowledge(delivery, outcome, clock.wall(), retry_now=False)
             sent += 1
         sink.accepted.clear()
         if round_number % 2160 == 2159:  # every third day
             gc.collect()
             memory.append(process.memory_info().rss)
             files.append(process.num_fds())
-    incidents = len(await store.incidents(0, 4e9))
+    incidents = len(await store.read_in_turn(lambda reader: reader.incidents(0, 4e9)))
     await store.close()
     structlog.reset_defaults()
     size = sum(file.stat().st_size for file in tmp_path.iterdir())

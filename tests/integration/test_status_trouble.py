@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.station import KEY, Station
 from watchdog.cli import main
-from watchdog.store.files import holder
+from watchdog.store.files import lock_holder
 
 NOW = 1_795_000_000.0
 
@@ -87,11 +87,11 @@ async def test_a_state_that_is_written_asks_for_no_lock(tmp_path: Path, capsys: 
 
 
 def test_nobody_holds_what_is_not_there_or_belongs_to_the_dead(tmp_path: Path) -> None:
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     (tmp_path / "lock").write_text("")
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     (tmp_path / "lock").write_text("99999999999999999999999\n")
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
 
 
 async def test_a_dead_receiver_is_shown_with_its_last_answer_and_how_long_it_has_been_dead(

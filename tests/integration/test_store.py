@@ -141,9 +141,9 @@ async def test_a_command_reads_and_asks_beside_a_running_daemon(tmp_path: Path) 
             )
             with pytest.raises(StoreError, match="no open incident"):
                 ask.acknowledge("nothing", NOW, "", "")
-            with pytest.raises(StoreError, match="no running silence"):
+            with pytest.raises(StoreError, match="no active silence"):
                 ask.end_silence("nothing", NOW)
-            with pytest.raises(StoreError, match="an end after its start"):
+            with pytest.raises(StoreError, match="must end after it starts"):
                 ask.add_silence(Silence(id="s", matcher={"server": "x"}, starts_at=5, ends_at=5, reason=""))
             with pytest.raises(StoreError, match="at least one label"):
                 ask.add_silence(Silence(id="s", matcher={}, starts_at=5, ends_at=6, reason=""))
@@ -198,7 +198,7 @@ async def test_a_full_disk_stops_nothing_is_told_and_is_made_good_later(tmp_path
         for _ in range(2):
             await station.ok()
         assert phone.kinds == [*before, "RESOLVED"]
-        points = await station.store.history(KEY, 0, 2e9)
+        points = await station.store.read_in_turn(lambda reader: reader.history(KEY, 0, 2e9))
         assert [point.verdict.value[0] for point in points] == list("pfffpp")
 
 
@@ -214,6 +214,13 @@ async def fill_up(store: Store) -> None:
     for _ in range(200):
         await store.commit(Commit(observations=(big,)))
     assert in_memory(store), "the database never got full"
+
+
+async def test_a_store_in_memory_can_be_looked_at(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        await fill_up(station.store)
+        await station.store.commit(Commit(observations=(observed(Verdict.PASS, at=NOW),)))
+        assert len(await station.store.read(lambda reader: reader.history(KEY, 0, NOW + 1))) == 1
 
 
 @pytest.mark.parametrize("named", ["file", "file/state", "file/deeper/state"])
@@ -285,7 +292,7 @@ async def test_a_really_full_file_system_loses_no_alert_not_even_over_a_restart(
         await station.pass_time(60, step_s=20)
         assert not in_memory(station.store)
         await station.restart()
-        snapshot = await station.store.snapshot(station.clock.wall())
+        snapshot = await station.store.read_in_turn(lambda reader: reader.snapshot(station.clock.wall()))
         assert snapshot.open_incidents == ()
 
 
@@ -307,7 +314,7 @@ async def test_one_job_that_cannot_be_stored_fails_alone(tmp_path: Path) -> None
     bad = store.commit(Commit(memory=("check", {1, 2})))
     results = await asyncio.gather(*good, bad, return_exceptions=True)
     assert [isinstance(result, StoreError) for result in results] == [False] * 5 + [True]
-    assert len(await store.history(KEY, 0, 2e9)) == 5
+    assert len(await store.read_in_turn(lambda reader: reader.history(KEY, 0, 2e9))) == 5
     await store.close()
 
 
@@ -330,7 +337,7 @@ async def test_many_takes_at_once_share_a_few_commits(tmp_path: Path) -> None:
     await store._do(lambda db: db.set_trace_callback(count))
     for number in range(500):
         store.note(Commit(observations=(observed(at=NOW + number),), hurried=False))
-    assert len(await store.history(KEY, 0, 2e9)) == 500
+    assert len(await store.read_in_turn(lambda reader: reader.history(KEY, 0, 2e9))) == 500
     await asyncio.gather(*(store.commit(Commit(observations=(observed(at=NOW + number),))) for number in range(500)))
     await store._do(lambda db: db.set_trace_callback(None))
     assert commits < 15
@@ -345,15 +352,15 @@ async def test_what_is_old_is_deleted_but_nothing_that_still_matters(tmp_path: P
         await station.pass_time(3700, step_s=600)  # the line goes quiet; the outage stays open
         station.clock.jump_wall(40 * DAY_S)
         await station.pass_time(1200, step_s=600)
-        assert await station.store.history(KEY, 0, 2e9) == ()
-        assert len(await station.store.incidents(0, 3e9)) == 2
+        assert await station.store.read_in_turn(lambda reader: reader.history(KEY, 0, 2e9)) == ()
+        assert len(await station.store.read_in_turn(lambda reader: reader.incidents(0, 3e9))) == 2
         for _ in range(2):
             await station.ok()
         assert station.sinks["phone"].kinds[-1] == "RESOLVED"
         station.clock.jump_wall(401 * DAY_S)
         await station.pass_time(2400, step_s=600)
-        assert await station.store.incidents(0, 3e9) == ()
-        assert await station.store.deliveries() == ()
+        assert await station.store.read_in_turn(lambda reader: reader.incidents(0, 3e9)) == ()
+        assert await station.store.read_in_turn(lambda reader: reader.deliveries()) == ()
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def test_a_host_that_is_down_explains_what_runs_on_it(tmp_path: Path) -> N
         await station.pass_time(600)
         assert len(phone.accepted) == 1
         assert "head" in phone.titles[0]
-        snapshot = await station.store.snapshot(station.clock.wall())
+        snapshot = await station.store.read_in_turn(lambda reader: reader.snapshot(station.clock.wall()))
         assert {view.key: view.phase for view in snapshot.keys}[KEY] is Phase.FIRING
         for _ in range(2):
             await station.ok("kernel_log/head")
@@ -222,7 +222,7 @@ async def test_three_unknowns_in_a_row_say_that_we_are_blind_and_count_no_failur
         await station.look(observed(Verdict.UNKNOWN))
         assert phone.kinds == ["FIRING"]
         assert "blind to generation/deepseek" in phone.titles[0]
-        snapshot = await station.store.snapshot(station.clock.wall())
+        snapshot = await station.store.read_in_turn(lambda reader: reader.snapshot(station.clock.wall()))
         states = {view.key: view.state for view in snapshot.keys}
         assert states[KEY].fails == 2
         assert [window.key for window in snapshot.blind] == [KEY]
@@ -425,14 +425,14 @@ async def test_a_test_alert_proves_every_receiver_or_says_which_failed(tmp_path:
         test = await station.ingest.test_alert(sent_from="spare box")
         views = await station.outbox.settled(test.incident_id, 0.0)
         await station.quiet()
-        views = await station.store.deliveries(test.incident_id)
+        views = await station.store.read_in_turn(lambda reader: reader.deliveries(test.incident_id))
         assert {view.receiver: view.is_done for view in views if view.kind == "FIRING"} == {
             "phone": False,
             "mail": True,
         }
         assert station.sinks["mail"].kinds == ["FIRING", "RESOLVED"]
         assert "nothing is wrong" in station.sinks["mail"].titles[0]
-        snapshot = await station.store.snapshot(station.clock.wall())
+        snapshot = await station.store.read_in_turn(lambda reader: reader.snapshot(station.clock.wall()))
         proven = {view.name: view.delivered_at for view in snapshot.receivers}
         assert proven == {"mail": station.clock.wall(), "phone": None}
         assert snapshot.open_incidents == ()

@@ -24,7 +24,7 @@ from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Evidence, Silence, Verdict
 from watchdog.overview.page_data import Scene
 from watchdog.overview.statistics import Length
-from watchdog.store import PLAN, BlindWindow, Commit, Reader, Store
+from watchdog.store import PLAN, BlindWindow, Reader
 from watchdog.web.page import page as page_of
 from watchdog.web.server import blind_seconds
 
@@ -371,10 +371,3 @@ async def test_a_taken_port_does_not_stop_the_watching_and_is_tried_again(tmp_pa
     async with served(tmp_path, configuration(), NOW, settings=settings, before_it_listens=free_it) as running:
         assert (await running.get("healthz"))[0] == 200
     assert told[0].startswith("web_cannot_listen: Watching and alerting go on")
-
-
-async def test_a_store_in_memory_can_be_looked_at() -> None:
-    store = Store.in_memory()
-    await store.commit(Commit(observations=(observed(Verdict.PASS, at=NOW),)))
-    assert len(await store.read(lambda reader: reader.history(KEY, 0, NOW + 1))) == 1
-    await store.close()

@@ -95,7 +95,7 @@ class Deliveries(RuleBasedStateMachine):
 
     def acknowledge(self, sent: Delivery) -> None:
         outcome = Outcome(OutcomeReason.DELIVERED)
-        self.runner.run(self.store.acknowledge(sent, outcome, self.clock.wall(), hasten=True))
+        self.runner.run(self.store.acknowledge(sent, outcome, self.clock.wall(), retry_now=True))
 
     @rule(name=RECEIVERS, arrived=st.booleans())
     def try_and_fail(self, name: str, arrived: bool) -> None:
@@ -158,8 +158,11 @@ class Deliveries(RuleBasedStateMachine):
             structlog.reset_defaults()
 
     def check(self) -> None:
-        incidents = {found.id: found for found in self.runner.run(self.store.incidents(0, 4e9))}
-        rows = self.runner.run(self.store.deliveries())
+        incidents = {
+            found.id: found
+            for found in self.runner.run(self.store.read_in_turn(lambda reader: reader.incidents(0, 4e9)))
+        }
+        rows = self.runner.run(self.store.read_in_turn(lambda reader: reader.deliveries()))
         for name, arrived in self.arrived.items():
             attempts: dict[int, int] = {}
             triggered: set[str] = set()

@@ -174,7 +174,7 @@ class Lan:
 
     async def blind_windows(self) -> list[tuple[float, float, str]]:
         """Times without sight of everything: begin and end in Unix seconds, and the reason's first word."""
-        snapshot = await self.station.store.snapshot(self.station.clock.wall())
+        snapshot = await self.station.store.read_in_turn(lambda reader: reader.snapshot(self.station.clock.wall()))
         return [
             (window.began_at, window.ended_at or 0.0, window.reason.partition(":")[0])
             for window in snapshot.blind

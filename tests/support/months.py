@@ -151,7 +151,9 @@ async def _deliver(store: Store, found: list[Incident], now: float) -> None:
             await store.postpone(delivery, late, one.opened_at + 9, one.opened_at)
             delivery = (await store.lease("phone", one.opened_at + 10, 1e9)).delivery
             assert delivery is not None
-        await store.acknowledge(delivery, Outcome(OutcomeReason.DELIVERED), min(one.opened_at + 12, now), hasten=False)
+        await store.acknowledge(
+            delivery, Outcome(OutcomeReason.DELIVERED), min(one.opened_at + 12, now), retry_now=False
+        )
 
 
 def _quiet(ask: Requests, now: float) -> None:

@@ -144,7 +144,7 @@ class Station:
         same = 0
         while same < 4:
             await settle(5)
-            rows = await self.store.deliveries()
+            rows = await self.store.read_in_turn(lambda reader: reader.deliveries())
             now = [(row.row, row.state, row.attempt) for row in rows]
             if self._task is not None and self._task.done():
                 self._task.result()

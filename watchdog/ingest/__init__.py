@@ -68,7 +68,7 @@ class Ingest:
 
     async def start(self) -> None:
         """Once before the first observation: read silences, close what left the plan, tell of a repaired database."""
-        await self._read_wishes(self._clock.wall())
+        await self._follow_operator_requests(self._clock.wall())
         await self.replan(self._board.plan)
         aside = self._store.set_aside
         if aside is not None:
@@ -103,7 +103,7 @@ class Ingest:
         Without `aging` nothing is said because of time: right after a sleep the next look tells more than the clock.
         """
         at = self._clock.wall() if now is None else now
-        await self._read_wishes(at)
+        await self._follow_operator_requests(at)
         draft = Draft()
         if aging:
             self._board.age(at, draft)
@@ -162,7 +162,7 @@ class Ingest:
     async def test_alert(self, receivers: Iterable[str] | None = None, *, sent_from: str = "") -> Rehearsal:
         """Put a trigger and its end through the real outbox, for `receivers` (None: every one).
 
-        Watch what becomes of it with `store.deliveries(incident_id)` or `Outbox.settled`.
+        `Outbox.settled` says what becomes of it.
         """
         names = [receiver.name for receiver in self.plan.receivers] if receivers is None else list(receivers)
         now = self._clock.wall()
@@ -247,13 +247,13 @@ class Ingest:
                 "free some space or repair the disk first.",
             )
 
-    async def _read_wishes(self, now: float) -> None:
+    async def _follow_operator_requests(self, now: float) -> None:
         """Follow what commands asked for beside us: silences, acknowledgements, test alerts."""
-        wishes = await self._store.wishes(now)
-        if wishes is not None:
-            self._board.silences = wishes.silences
-            self._board.acknowledge(wishes.acknowledged)
-            self.wake(wishes.receivers)
+        asked = await self._store.operator_requests(now)
+        if asked is not None:
+            self._board.silences = asked.silences
+            self._board.acknowledge(asked.acknowledged)
+            self.wake(asked.receivers)
 
     async def _keep_house(self, now: float) -> None:
         """Bring the state back to the disk if it can be, delete what is too old, notice room in full outboxes."""

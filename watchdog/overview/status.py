@@ -12,7 +12,7 @@ from watchdog.codec import from_json
 from watchdog.model import DeliveryState, Maintenance
 from watchdog.overview.drift import Drift, drifts
 from watchdog.store import MAINTENANCE, PLAN, Reader, Snapshot
-from watchdog.store.files import holder
+from watchdog.store.files import lock_holder
 from watchdog.text import duration
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class Now:
 
 def _unwritten(state_dir: Path, snapshot: Snapshot) -> str | None:
     """Why nothing is written though a daemon runs; None if none does."""
-    found = holder(state_dir)
+    found = lock_holder(state_dir)
     if found is None:
         return None
     who = "a daemon" if found.process is None else f"a daemon (process {found.process})"

@@ -10,12 +10,11 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from watchdog.errors import StoreError
 from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
-from watchdog.store import deliveries, files, reader, requests
+from watchdog.store import deliveries, files
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
 from watchdog.store.reader import (
@@ -29,6 +28,7 @@ from watchdog.store.reader import (
     Sample,
     Snapshot,
 )
+from watchdog.store.requests import Requests
 from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
@@ -41,6 +41,7 @@ __all__ = [
     "DeliveryView",
     "KeyView",
     "Lease",
+    "OperatorRequests",
     "Point",
     "Queued",
     "Reader",
@@ -50,7 +51,6 @@ __all__ = [
     "Snapshot",
     "Store",
     "Trouble",
-    "Wishes",
 ]
 
 PLAN = "self/plan"
@@ -64,8 +64,8 @@ _LINGER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What people asked for beside us: silences that are not over, acknowledgements, and who has messages waiting.
+class OperatorRequests:
+    """What commands have asked for: silences that are not over, acknowledgements, and receivers with queued messages.
 
     `acknowledged` maps an incident id to when it was acknowledged.
     """
@@ -83,7 +83,7 @@ class Store:
     """
 
     def __init__(
-        self, writer: Writer, state_dir: Path | None, lock: TextIO | None, set_aside: Path | None, now: float
+        self, writer: Writer, state_dir: Path, lock: TextIO | None, set_aside: Path | None, now: float
     ) -> None:
         """Use `Store.open`."""
         self._writer = writer
@@ -125,11 +125,6 @@ class Store:
             return cls(Writer(readable, Trouble(str(error)), linger_s), state_dir, lock, None, now)
         return cls(Writer(opened.connection, None, linger_s), state_dir, lock, opened.set_aside, now)
 
-    @classmethod
-    def in_memory(cls) -> Store:
-        """A store that lives as long as this object: for one-off commands."""
-        return cls(Writer(files.connect_new(), None, 0.0), None, None, None, 0.0)
-
     @property
     def trouble(self) -> Trouble | None:
         """Why the state is in memory only, or None."""
@@ -145,12 +140,11 @@ class Store:
 
     def loaded(self) -> tuple[dict[str, TrackState], tuple[Incident, ...]]:
         """At start: every tracked key with its state, and the open incidents. Blocks for a moment."""
-        return self._writer.do_now(lambda db: (reader.states(db), reader.open_incidents(db)))
+        return self._writer.do_now(lambda db: (Reader(db).states(), Reader(db).open_incidents()))
 
     def last_incident_id(self) -> str:
         """The greatest incident id ever given, "" if none. Blocks for a moment."""
-        rows = self._writer.do_now(lambda db: db.execute("SELECT max(id) FROM incidents").fetchone())
-        return str(rows[0] or "")
+        return self._writer.do_now(lambda db: Reader(db).last_incident_id())
 
     def note(self, commit: Commit) -> None:
         """Write what only says that all is well, with the next transaction; nobody waits for that.
@@ -178,13 +172,13 @@ class Store:
         """At start: queue again what a crash left leased; returns how many rows."""
         return await self._do(lambda db: deliveries.release(db, receiver))
 
-    async def acknowledge(self, delivery: Delivery, outcome: Outcome, now: float, *, hasten: bool) -> None:
-        """`delivery` arrived. `hasten`: the receiver was away, all that waits for it is due now."""
+    async def acknowledge(self, delivery: Delivery, outcome: Outcome, now: float, *, retry_now: bool) -> None:
+        """`delivery` arrived. `retry_now`: the receiver was away, everything queued for it is due now."""
 
         def work(db: sqlite3.Connection) -> None:
             deliveries.acknowledge(db, delivery, outcome, now)
-            if hasten:
-                deliveries.hasten(db, delivery.receiver, now)
+            if retry_now:
+                deliveries.retry_now(db, delivery.receiver, now)
 
         await self._do(work)
 
@@ -203,46 +197,35 @@ class Store:
         """Open incidents whose trigger was delivered to `receiver`."""
         return await self._do(lambda db: deliveries.firing_at(db, receiver))
 
-    async def wishes(self, now: float) -> Wishes | None:
+    async def operator_requests(self, now: float) -> OperatorRequests | None:
         """What commands have asked for, if one may have written since the last call; else None."""
 
-        def work(db: sqlite3.Connection) -> Wishes | None:
+        def work(db: sqlite3.Connection) -> OperatorRequests | None:
             version = (self._writer.moves, db.execute("PRAGMA data_version").fetchone()[0], self._asked)
             if version == self._seen:
                 return None
             self._seen = version
-            return Wishes(reader.silences(db, now), reader.acknowledgements(db), deliveries.waiting(db))
+            reader = Reader(db)
+            acknowledged = {incident_id: one.at for incident_id, one in reader.acknowledged().items()}
+            return OperatorRequests(reader.silences(now), acknowledged, tuple(sorted(depths(db))))
 
         return await self._do(work)
 
-    async def snapshot(self, now: float) -> Snapshot:
-        """Everything that is now, also when the state is in memory."""
+    async def read_in_turn(self, work: Callable[[Reader], T]) -> T:
+        """Do a short reading on the writer's thread, after everything that was handed to it before."""
         trouble = self.trouble
-        return await self._do(lambda db: reader.snapshot(db, now, trouble.text if trouble else None))
-
-    async def deliveries(self, incident_id: str | None = None, since_at: float = 0.0) -> tuple[DeliveryView, ...]:
-        """What became of messages; see `reads.deliveries`."""
-        return await self._do(lambda db: reader.deliveries(db, incident_id, since_at))
-
-    async def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
-        """Observations of `key`, oldest first."""
-        return await self._do(lambda db: reader.history(db, key, since_at, until_at, limit))
-
-    async def incidents(self, since_at: float, until_at: float) -> tuple[Incident, ...]:
-        """Incidents that were open at some time in between, oldest first."""
-        return await self._do(lambda db: reader.incidents(db, since_at, until_at))
+        return await self._do(lambda db: work(Reader(db, trouble.text if trouble else None)))
 
     async def read(self, work: Callable[[Reader], T]) -> T:
-        """Do a long reading beside the writer, on a thread of its own; in its place when the state is in memory."""
-        state_dir, trouble = self._state_dir, self.trouble
-        if state_dir is None or trouble is not None:
-            return await self._do(lambda db: work(Reader(db, trouble.text if trouble else None)))
+        """Do a long reading beside the writer, on a thread of its own; in its turn when the state is in memory."""
+        if self.trouble is not None:
+            return await self.read_in_turn(work)
 
-        def beside(directory: Path) -> T:
-            with Reader.open(directory) as reader:
+        def beside() -> T:
+            with Reader.open(self._state_dir) as reader:
                 return work(reader)
 
-        return await asyncio.to_thread(beside, state_dir)
+        return await asyncio.to_thread(beside)
 
     async def request(self, work: Callable[[Requests], T]) -> T:
         """Do what a command would ask for: `await store.request(lambda ask: ask.add_silence(…))`."""
@@ -260,17 +243,16 @@ class Store:
 
     async def mend(self, now: float) -> bool:
         """If the state is in memory, try to bring it to the disk; True if it is on the disk."""
-        state_dir = self._state_dir
-        if state_dir is None or self.trouble is None:
-            return self.trouble is None
+        if self.trouble is None:
+            return True
         if self._lock is None:
             try:
-                self._lock = files.lock(state_dir)
+                self._lock = files.lock(self._state_dir)
             except (OSError, StoreError):
                 return False
 
         def reopen() -> sqlite3.Connection:
-            opened = files.open_database(state_dir, now)
+            opened = files.open_database(self._state_dir, now)
             self.set_aside = opened.set_aside or self.set_aside
             return opened.connection
 
@@ -288,46 +270,3 @@ class Store:
         await asyncio.to_thread(self._writer.close)
         if self._lock is not None:
             self._lock.close()
-
-
-class Requests:
-    """What a command may ask of the daemon. `Requests.open` works beside a running one.
-
-    It is for `with`, whose end turns whatever SQLite complains about inside into `StoreError` in plain words.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
-        """Use `Requests.open`, or `Store.request`."""
-        self._db = connection
-        self._path = path
-
-    @classmethod
-    def open(cls, state_dir: Path) -> Self:
-        """For a command; raises `StoreError` in plain words."""
-        return cls(files.open_for_request(state_dir), state_dir / files.DATABASE)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._db.close()
-        if isinstance(error, sqlite3.Error) and self._path is not None:
-            raise files.told(error, self._path) from error
-
-    def add_silence(self, silence: Silence) -> Silence:
-        """Start or replace a silence; returns it as it is kept."""
-        return requests.add_silence(self._db, silence)
-
-    def end_silence(self, silence_id: str, now: float) -> None:
-        """End a silence now."""
-        requests.end_silence(self._db, silence_id, now)
-
-    def acknowledge(self, incident_id: str, now: float, reason: str, author: str) -> None:
-        """Stop the reminders of an open incident."""
-        requests.acknowledge(self._db, incident_id, now, reason, author)
-
-    def queue(self, messages: Iterable[Queued]) -> tuple[int, ...]:
-        """Queue messages (a test alert); returns their rows."""
-        return requests.queue(self._db, messages)

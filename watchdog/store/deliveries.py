@@ -137,12 +137,7 @@ def postpone(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcom
     )
 
 
-def waiting(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The receivers that have undelivered rows."""
-    return tuple(sorted(depths(connection)))
-
-
-def hasten(connection: sqlite3.Connection, receiver: str, now: float) -> None:
+def retry_now(connection: sqlite3.Connection, receiver: str, now: float) -> None:
     """The receiver is back: everything that waits for it is due now."""
     connection.execute("UPDATE outbox SET due_at = ? WHERE receiver = ? AND state = 'queued'", (now, receiver))
 

@@ -58,11 +58,6 @@ MIGRATIONS: tuple[str, ...] = (
 )
 """One script per version; the database's `user_version` says how many have run. Never change one that was released."""
 
-TABLES = (
-    "keys", "observations", "tracks", "incidents", "outbox", "memory", "receivers", "silences", "acknowledgements",
-    "blind_windows",
-)  # fmt: skip
-
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the database to the present version, each step in its own transaction.
@@ -87,7 +82,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
     """The column names of one of our own tables."""
-    with closing(connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - names from TABLES
+    with closing(connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - our own names
         return tuple(str(column[0]) for column in cursor.description)
 
 
@@ -260,10 +255,10 @@ def open_for_reading(state_dir: Path) -> sqlite3.Connection:
             raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
         return _read_only(path)
     except (sqlite3.Error, OSError) as error:
-        raise told(error, path) from error
+        raise unusable(error, path) from error
 
 
-def told(error: sqlite3.Error | OSError, path: Path) -> StoreError:
+def unusable(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     """What a command says when the database in `path` fails it: which file, what is wrong, what to do."""
     if isinstance(error, sqlite3.DatabaseError) and _is_corrupt(error):
         return StoreError(
@@ -318,7 +313,7 @@ def open_for_request(state_dir: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except (sqlite3.Error, OSError) as error:
-        raise told(error, path) from error
+        raise unusable(error, path) from error
     return connection
 
 
@@ -326,14 +321,14 @@ def open_for_request(state_dir: Path) -> sqlite3.Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """The process that holds the state: its id, as it wrote it down (None: it could not), since when (Unix seconds)."""
 
     process: int | None
     since: float
 
 
-def holder(state_dir: Path) -> Holder | None:
+def lock_holder(state_dir: Path) -> LockHolder | None:
     """Who holds the lock of `state_dir`, or None if nobody does or it cannot be told.
 
     Looking takes a shared lock for a moment. A process that is known to be gone is not asked about, so that a daemon
@@ -349,7 +344,7 @@ def holder(state_dir: Path) -> Holder | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return Holder(process, since)
+                return LockHolder(process, since)
     except OSError:
         pass
     return None

@@ -32,7 +32,7 @@ _CARRIED: dict[str, str] = {
 """What the daemon needs to go on, by table: which rows."""
 
 
-def take_refuge(disk: sqlite3.Connection | None) -> sqlite3.Connection:
+def open_memory_fallback(disk: sqlite3.Connection | None) -> sqlite3.Connection:
     """A database in memory that holds what is still readable of `disk` and needed to go on."""
     memory = connect_new()
     if disk is None:
@@ -49,7 +49,7 @@ def take_refuge(disk: sqlite3.Connection | None) -> sqlite3.Connection:
     return memory
 
 
-def come_back(memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
+def restore_to_disk(memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
     """Write what happened in memory to `disk`, in one transaction. Raises `sqlite3.Error` if the disk still fails."""
     disk.execute("BEGIN IMMEDIATE")
     try:
@@ -132,7 +132,7 @@ class Writer:
         A job that nobody waits for waits up to `linger_s` for company.
         """
         self._disk = disk
-        self._memory = take_refuge(disk) if trouble is not None else None
+        self._memory = open_memory_fallback(disk) if trouble is not None else None
         self.trouble = trouble
         self._linger_s = linger_s
         self._inbox = _Inbox()
@@ -260,7 +260,7 @@ class Writer:
             self._synchronous = level
 
     def _move_to_memory(self, error: sqlite3.Error) -> None:
-        self._memory = take_refuge(self._disk)
+        self._memory = open_memory_fallback(self._disk)
         self.trouble = Trouble(str(error))
         self.moves += 1
 
@@ -282,7 +282,7 @@ class Writer:
             self.trouble = Trouble(str(error))
             return False
         try:
-            come_back(memory, fresh)
+            restore_to_disk(memory, fresh)
         except sqlite3.Error as error:
             self.trouble = Trouble(str(error))
             fresh.close()

@@ -254,7 +254,7 @@ class WebServer:
         """Whether the store's own thread and its database still take a transaction."""
         try:
             async with asyncio.timeout(STORAGE_ANSWERS_WITHIN_S):
-                await self._from.store.deliveries(since_at=self._from.clock.wall())
+                await self._from.store.read_in_turn(lambda reader: reader.deliveries(since_at=self._from.clock.wall()))
         except TimeoutError:
             return f"the state database has not answered for {STORAGE_ANSWERS_WITHIN_S:g} s"
         return None
