@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Editable installs leave no copy behind: what you edit is what runs.
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-fast lint types bench docs lock clean setup
+.PHONY: demo test test-fast lint types bench mutants docs lock clean setup
 
 setup: $(STAMP)
 
@@ -43,6 +43,9 @@ bench: $(STAMP)  ## budgets of docs/benchmarks.md, as ratios in one run; SECONDS
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.fleet
 	$(BIN)/python -m benchmarks.latency
+
+mutants: $(STAMP)  ## how many small wrong changes to the deciding code the tests notice; half an hour; SAMPLE=20 for a taste
+	$(BIN)/python -m tests.mutants --sample $${SAMPLE:-150}
 
 lock:  ## needs uv; writes hash-pinned requirements that name no index host
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

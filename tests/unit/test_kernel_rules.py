@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,6 @@ from tests.support.kernel_corpus import (
     in_place_excerpts,
     in_place_lines,
 )
-from watchdog.errors import RuleError
 from watchdog.kernlog.file_scan import LogScan
 from watchdog.kernlog.lines import Origin, parse_line
 from watchdog.kernlog.matcher import Matcher, check_rules
@@ -62,9 +60,6 @@ def test_a_rule_that_speaks_has_a_sample_a_source_and_says_what_to_do(rule: Rule
 
 def test_every_packaged_pattern_compiles() -> None:
     check_rules(RULES)
-    broken = replace(RULES[0], id="broken", branches=(replace(RULES[0].branches[0], pattern="("),))
-    with pytest.raises(RuleError, match="rule broken"):
-        check_rules([*RULES, broken])
 
 
 @pytest.mark.parametrize("where", [copied_lines, in_place_lines])
