@@ -228,6 +228,7 @@ PIECES: dict[str, tuple[str, Observation, tuple[HostView, ...], list[Case]]] = {
         "host_down", probe("unreachable"), (GONE,),
         [("unreachable", probe("unreachable"), (host("head"),)),
          ("host_unreached", probe("no_token"), (GONE,)),
+         ("host_unreached", probe("unreachable", ANSWERED), (GONE,)),  # HTTP lives
          ("unreachable", probe("unreachable"), (host("head", vitals=unread("head", "refused")),)),  # its kernel answers
          ("unreachable", probe("unreachable"),
           (host("head", vitals=unread("head", "timeout", "logged in to head:22, but `vitals` was not finished")),))]),

@@ -91,7 +91,7 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
     _row("host_frozen", (F.SILENT_API, F.HOST_SILENT), "{host} is frozen",
          "{host} is frozen: {host_silent}, and the API is as silent", _LIKELY, _CONSOLE,
          "measured: a stopped machine accepts TCP and says nothing"),
-    _row("host_down", (F.UNREACHABLE, F.HOST_GONE), "{host} is down",
+    _row("host_down", (F.UNREACHABLE, F.SILENT_API, F.HOST_GONE), "{host} is down",
          "{host} is down or off the network: {host_gone}, and its API cannot be reached", _LIKELY, _CONSOLE,
          "GLM-5.3#193"),
     _row("host_mute", (F.STOPPED, F.HOST_SILENT), "{host}: SSH is silent",
