@@ -19,10 +19,11 @@ from watchdog.checks import build_checks
 from watchdog.checks.vitals import early
 from watchdog.clock import Clock, SystemClock
 from watchdog.codec import to_json
-from watchdog.config import Config
+from watchdog.config import Config, HostSettings
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
+from watchdog.kinds import BUILT
 from watchdog.message import Redactor
 from watchdog.model import Check, CheckResult, Observation
 from watchdog.notify import build
@@ -154,10 +155,11 @@ class Daemon:
     def _checks(self, config: Config, chat: ChatClient) -> list[Check]:
         """The checks of `config`; one whose settings did not change stays the same object and goes on undisturbed."""
         by_name = {host.name: host for host in config.hosts}
-        settings: dict[str, object] = {f"generation/{server.name}": server for server in config.servers}
-        for host in config.hosts:
-            settings[f"kernel_log/{host.name}"] = (host, by_name.get(host.jump or ""), config.rules)
-            settings[f"vitals/{host.name}"] = (host, by_name.get(host.jump or ""))
+        settings: dict[str, object] = {}
+        for kind in BUILT:
+            for target in kind.targets(config):
+                jump = by_name.get(target.jump or "") if isinstance(target, HostSettings) else None
+                settings[kind.key(target.name)] = (target, jump, config.rules)
         kept = {}
         for check in build_checks(config, self._clock, chat):
             before, running = self._running.get(check.key, (None, check))

@@ -19,11 +19,12 @@ from watchdog.clock import Clock
 from watchdog.config import HeartbeatSettings, HttpMethod
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
+from watchdog.kinds import HEARTBEAT
 from watchdog.model import CheckResult, Verdict
 
 log = structlog.get_logger("heartbeat")
 
-KEY = "self/heartbeat"
+KEY = HEARTBEAT.key()
 LOOK_S = 1.0
 """How often an incomplete round is looked at again, once a beat is due."""
 LONG_S = 900.0

@@ -9,7 +9,9 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from watchdog.clock import Clock
+from watchdog.kinds import CHECK
 from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+from watchdog.reasons import OwnReason
 
 log = structlog.get_logger("scheduler")
 
@@ -224,9 +226,9 @@ def _bug(key: str, error: Exception, now: float) -> Observation:
     """The failed observation about ourselves that a check's exception becomes."""
     what = "took far too long" if isinstance(error, TimeoutError) else f"raised {type(error).__name__}"
     return Observation(
-        key=f"self/check/{key}",
+        key=CHECK.key(key),
         verdict=Verdict.FAIL,
-        reason="bug",
+        reason=OwnReason.BUG,
         severity=Severity.WARN,
         summary=f"the check {key} {what}: its target is not being watched. The log has the traceback.",
         at=now,
@@ -237,9 +239,9 @@ def _bug(key: str, error: Exception, now: float) -> Observation:
 def _no_bug(key: str, now: float) -> Observation:
     """The passing counterpart of `_bug`."""
     return Observation(
-        key=f"self/check/{key}",
+        key=CHECK.key(key),
         verdict=Verdict.PASS,
-        reason="ok",
+        reason=OwnReason.OK,
         severity=Severity.WARN,
         summary=f"the check {key} runs",
         at=now,

@@ -11,12 +11,13 @@ from watchdog.chat.connection import trouble_of
 from watchdog.clock import Clock
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
+from watchdog.kinds import STANDBY
 from watchdog.model import CheckResult, Verdict
 from watchdog.policy import Standby
 
 log = structlog.get_logger("standby")
 
-KEY = "self/standby"
+KEY = STANDBY.key()
 LOOK_EVERY_S = 20.0
 LOOK_TIMEOUT_S = 5.0
 MISSED_LOOKS = 3

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from tests.support.llm_server import RESPONSES, expectation, recorded_names
 from watchdog.completion.error_body import complaint_of, reason_of
-from watchdog.completion.reason import PASSING, Judgement, Reason
+from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.sse import EventReader
 from watchdog.completion.verdict import End
 from watchdog.engines.metrics import as_json, from_json, read_metrics
 from watchdog.engines.movement import compare
+from watchdog.reasons import PASSING, ServerReason
 
 _ENDS = {"complete": End.COMPLETE, "eof": End.CUT, "hang": End.DEADLINE}
 _KEYS = st.sampled_from(
@@ -82,7 +83,7 @@ def test_any_events_give_the_same_judgement_byte_by_byte(events: list[bytes]) ->
 @settings(max_examples=400, deadline=None)
 def test_any_json_gives_a_judgement_and_passes_only_with_text(value: object, status: int) -> None:
     judged = _judge(status, "application/json", [json.dumps(value).encode()], End.COMPLETE)
-    assert isinstance(judged.reason, Reason)
+    assert isinstance(judged.reason, ServerReason)
     if judged.reason in PASSING:
         assert judged.alive
         assert status < 300
@@ -112,7 +113,7 @@ def test_a_reply_of_unlimited_size_is_cut_at_the_limit(size: int, unit: bytes) -
         fed += len(piece_now)
     assert reply.enough
     assert fed <= BODY_LIMIT_BYTES + 2 * max(16384, size)
-    assert reply.close(2.0, End.DEADLINE).reason is Reason.MALFORMED
+    assert reply.close(2.0, End.DEADLINE).reason is ServerReason.MALFORMED
 
 
 _EVENT_PIECES = st.lists(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from watchdog.completion.reason import Judgement
+from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import Reply
 from watchdog.completion.text import split_thinking
 from watchdog.completion.verdict import End

@@ -18,7 +18,8 @@ from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_py
 from watchdog.doctor.round import examine_own
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
 from watchdog.journal.frame import Hello
-from watchdog.ssh import HostError, Reason
+from watchdog.reasons import HostReason
+from watchdog.ssh import HostError
 from watchdog.store import ReceiverView, Snapshot
 
 UNIT, LABEL = "inference-watchdog.service", "org.inference-watchdog.daemon"
@@ -193,14 +194,14 @@ def test_when_all_hosts_agree_with_each_other_our_own_clock_is_the_wrong_one() -
 
 
 def test_a_host_without_a_login_has_its_reason_and_an_unseen_clock() -> None:
-    trouble = HostError(Reason.SILENT, "its port is silent", "Look at its console.")
+    trouble = HostError(HostReason.SILENT, "its port is silent", "Look at its console.")
     login, clock = [good(found) for found in judge_hosts([HostLook(host(), None, trouble)])]
     assert (login.grade, login.reason, login.fix) == (Grade.FAIL, "silent", "Look at its console.")
     assert not clock.seen
 
 
 def test_a_login_that_may_not_read_is_a_failed_permission() -> None:
-    trouble = HostError(Reason.NO_PERMISSION, "may not read", "Run there: x")
+    trouble = HostError(HostReason.NO_PERMISSION, "may not read", "Run there: x")
     found = judge_hosts([HostLook(host(), seen(0.0, trouble), trouble)])
     assert [(one.area, one.grade.value) for one in found] == [
         ("host", "pass"),

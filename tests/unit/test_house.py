@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from watchdog.kinds import KINDS
+from watchdog.reasons import HostReason, OwnReason, ProgressReason, ServerReason
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "watchdog"
@@ -69,3 +74,116 @@ def test_tracked_files_name_no_index_host_and_no_path_of_one_machine() -> None:
                 f"{name}: {line}" for line in path.read_text(errors="replace").splitlines() if banned.search(line)
             ]
     assert found == []
+
+
+def _strings(path: Path) -> list[tuple[int, str]]:
+    """The string constants of a module that are no docstrings, with their lines."""
+    tree = ast.parse(path.read_text())
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_key_is_made_and_read_by_the_row_of_its_kind_alone(path: Path) -> None:
+    if path.name == "kinds.py" or path.relative_to(PACKAGE).parts[0] == "demo":
+        return
+    beginnings = tuple(f"{kind.name}/" for kind in KINDS)
+    assert [(line, text) for line, text in _strings(path) if text.startswith(beginnings)] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_code_compares_a_reason_with_a_word_typed_anew(path: Path) -> None:
+    slugs = {reason.value for reasons in (ServerReason, ProgressReason, HostReason, OwnReason) for reason in reasons}
+    compared = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "reason"
+        if isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn)
+    ]
+    typed = [
+        ast.unparse(node)
+        for node in compared
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and part.value in slugs
+    ]
+    assert typed == [], "name the row: ServerReason.REFUSED, HostReason.SILENT, OwnReason.BLIND"
+
+
+def test_a_new_kind_of_check_is_one_module_and_one_row(tmp_path: Path) -> None:
+    """In a copy of the package: nothing else has to know it, and no table misses it."""
+    _copy_package(tmp_path)
+    (tmp_path / "watchdog/checks/disk.py").write_text(
+        textwrap.dedent(
+            """
+            from watchdog.kinds import kind_of
+            from watchdog.model import CheckResult, Observation, Severity, Verdict
+
+            class DiskCheck:
+                interval_s = 60.0
+                def __init__(self, host): self.key = f"disk/{host.name}"
+                async def run(self, memory, now):
+                    seen = Observation(key=self.key, verdict=Verdict.PASS, reason="ok", severity=Severity.WARN,
+                                       summary="there is room", at=now, labels={kind_of(self.key).label: "head"})
+                    return CheckResult((seen,))
+
+            def build(config, clock, chat):
+                return [DiskCheck(host) for host in config.hosts]
+            """
+        )
+    )
+    rows = tmp_path / "watchdog/kinds.py"
+    row = 'DISK = CheckKind(name="disk", label="host", module="disk", settings="vitals", reasons=HostReason)\n'
+    text = rows.read_text().replace("KINDS = (GENERATION,", f"{row}\nKINDS = (DISK, GENERATION,")
+    rows.write_text(text)
+    code = """
+        import asyncio
+        from watchdog.checks import build_checks
+        from watchdog.config import Config, HostSettings, ReceiverSettings, Secret
+        from watchdog.policy import AlertPlan
+        from watchdog.policy.plan import plan
+        config = Config(hosts=(HostSettings(name="head", address="127.0.0.1", user="u", known_hosts="k"),),
+                        receivers=(ReceiverSettings(name="phone", url=Secret("json://127.0.0.1")),))
+        print([check.key for check in plan(config)], AlertPlan.from_config(config).covers("disk/head"))
+        check = next(one for one in build_checks(config, None, None) if one.key == "disk/head")
+        print(asyncio.run(check.run(None, 0.0)).observations[0].labels)
+        from watchdog.cli.silence import CHECKS
+        print("disk" in CHECKS)
+    """
+    printed = _run_in(tmp_path, code).splitlines()
+    assert "disk/head" in printed[0]
+    assert printed[0].endswith("True")
+    assert printed[1:] == ["{'host': 'head'}", "True"]
+
+
+def test_a_new_reason_is_one_row(tmp_path: Path) -> None:
+    """In a copy of the package: severity, verdict, diagnosis, metrics and runbook read the row."""
+    _copy_package(tmp_path)
+    rows = tmp_path / "watchdog/reasons.py"
+    row = 'SLOW = "slow", Row(runbook="Text comes, slowly.", words="slow", advice="Wait.", severity=Severity.WARN)'
+    rows.write_text(rows.read_text().replace("    GARBAGE = ", f"    {row}\n    GARBAGE = ", 1))
+    code = """
+        from docs.generate_runbook import runbook
+        from watchdog.kinds import row_of
+        from watchdog.config import Config
+        from watchdog.web.metrics import Metrics
+        print("| `slow` | warn | Text comes, slowly. | Wait. |" in runbook())
+        print(row_of("generation/x", "slow").severity.value)
+        print(row_of("kernel_log/x", "slow"))
+    """
+    assert _run_in(tmp_path, code).splitlines() == ["True", "warn", "None"]
+
+
+def _copy_package(target: Path) -> None:
+    shutil.copytree(PACKAGE, target / "watchdog", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", target / "docs", ignore=shutil.ignore_patterns("__pycache__", "screenshots"))
+
+
+def _run_in(directory: Path, code: str) -> str:
+    script = f"import sys; sys.path.insert(0, {str(directory)!r})\n" + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from watchdog.config import HostSettings, Secret, ServerSettings
@@ -83,6 +83,7 @@ models = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), mi
 )
 
 
+@example(name="0", model="~", host_name="0", port=1, forced=False)
 @given(name=names, model=st.none() | models, host_name=names, port=st.integers(1, 65535), forced=st.booleans())
 def test_whatever_was_found_the_written_configuration_says_exactly_that(
     name: str, model: str | None, host_name: str, port: int, forced: bool

@@ -14,7 +14,7 @@ from yarl import URL
 
 from watchdog.chat.connection import ROAD, Lookup, Road, ThreadPerNameResolver, open_socket, trouble_of
 from watchdog.chat.endpoint import Endpoint
-from watchdog.completion.reason import Judgement, unanswered
+from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.verdict import End
 

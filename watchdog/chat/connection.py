@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from watchdog.completion.reason import Reason, one_line
+from watchdog.completion.judgement import one_line
+from watchdog.reasons import ServerReason
 
 ROAD: ContextVar[Road | None] = ContextVar("road", default=None)
 """The road of the request that runs in this context. Tasks started on its behalf see the same one."""
@@ -45,15 +46,15 @@ class Road:
             self.connected = True
         self._sockets.clear()
 
-    def silence(self, *, tls: bool) -> tuple[Reason, str]:
+    def silence(self, *, tls: bool) -> tuple[ServerReason, str]:
         """Why no reply came by the deadline."""
         if not self.opened:
-            return Reason.DNS, "the name was not resolved in time"
+            return ServerReason.DNS, "the name was not resolved in time"
         if not self.connected:
-            return Reason.UNREACHABLE, "no answer to the connection attempt"
+            return ServerReason.UNREACHABLE, "no answer to the connection attempt"
         if tls:
-            return Reason.NO_REPLY, "the port accepts, but neither the TLS handshake nor a reply came"
-        return Reason.NO_REPLY, "the port accepts, but no reply came"
+            return ServerReason.NO_REPLY, "the port accepts, but neither the TLS handshake nor a reply came"
+        return ServerReason.NO_REPLY, "the port accepts, but no reply came"
 
 
 def open_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -65,34 +66,34 @@ def open_socket(address: tuple[Any, ...]) -> socket.socket:
     return opened
 
 
-def trouble_of(error: Exception) -> tuple[Reason, str]:
+def trouble_of(error: Exception) -> tuple[ServerReason, str]:
     """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        found = Reason.DNS, f"the name {error.host} does not resolve"
+        found = ServerReason.DNS, f"the name {error.host} does not resolve"
     elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):
-        found = Reason.TLS, _tls_words(error)
+        found = ServerReason.TLS, _tls_words(error)
     elif isinstance(error, aiohttp.ClientConnectorError):
         found = _connect_trouble(error.os_error)
     elif isinstance(error, aiohttp.ClientHttpProxyError):
-        found = Reason.UPSTREAM_DOWN, f"the proxy refused with HTTP {error.status}"
+        found = ServerReason.UPSTREAM_DOWN, f"the proxy refused with HTTP {error.status}"
     elif isinstance(error, aiohttp.ClientResponseError):
-        found = Reason.MALFORMED, f"no valid HTTP: {one_line(error.message, 120)}"
+        found = ServerReason.MALFORMED, f"no valid HTTP: {one_line(error.message, 120)}"
     elif isinstance(error, aiohttp.InvalidURL):
-        found = Reason.NOT_FOUND, "the address is no valid URL"
+        found = ServerReason.NOT_FOUND, "the address is no valid URL"
     elif isinstance(error, aiohttp.ServerDisconnectedError):
-        found = Reason.RESET, "the connection was closed before any reply"
+        found = ServerReason.RESET, "the connection was closed before any reply"
     else:
-        found = Reason.RESET, "the connection broke before any reply"
+        found = ServerReason.RESET, "the connection broke before any reply"
     return found
 
 
-def _connect_trouble(error: OSError) -> tuple[Reason, str]:
+def _connect_trouble(error: OSError) -> tuple[ServerReason, str]:
     if isinstance(error, ConnectionRefusedError):
-        return Reason.REFUSED, "nothing listens on the port"
+        return ServerReason.REFUSED, "nothing listens on the port"
     if isinstance(error, (ConnectionResetError, BrokenPipeError)):
-        return Reason.RESET, "the connection was reset while it was set up"
+        return ServerReason.RESET, "the connection was reset while it was set up"
     words = error.strerror or str(error) or type(error).__name__
-    return Reason.UNREACHABLE, words.rstrip(".")
+    return ServerReason.UNREACHABLE, words.rstrip(".")
 
 
 def _tls_words(error: Exception) -> str:

@@ -10,15 +10,14 @@ from watchdog.chat.endpoint import endpoint_of
 from watchdog.checks import reader_client as requests
 from watchdog.checks.engine_probe import MetricsLook, models_loaded, models_served
 from watchdog.checks.generation import GenerationCheck
-from watchdog.checks.generation_report import ProbeOutcome, advice_for
+from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.clock import Clock
-from watchdog.completion.reason import Reason
 from watchdog.config import HostSettings, ServerSettings
 from watchdog.engines.table import same_model
 from watchdog.journal.frame import Hello
 from watchdog.model import Verdict
+from watchdog.reasons import HostReason, ServerReason
 from watchdog.ssh import HostError, Session, reading
-from watchdog.ssh import Reason as HostReason
 
 LOOK_S = 5.0
 MOST_NAMED = 8
@@ -86,21 +85,21 @@ def nearest_model(asked: str, models: tuple[str, ...]) -> str | None:
 
 def fix_for(server: ServerSettings, outcome: ProbeOutcome, models: tuple[str, ...] | None) -> str:
     """What to do about a probe that did not pass: with the very setting where it is one."""
-    if outcome.reason is Reason.AUTH:
+    if outcome.reason is ServerReason.AUTH:
         if server.api_key is None:
             return f"Set `api_key` of server {server.name}: the server asks for a key and gets none."
         return (
             f"Put a key this server accepts where `api_key` of server {server.name} is taken from; "
             "it refuses the one it gets."
         )
-    if models and outcome.reason in (Reason.UNKNOWN_MODEL, Reason.ASLEEP):
+    if models and outcome.reason in (ServerReason.UNKNOWN_MODEL, ServerReason.ASLEEP):
         near = nearest_model(server.model or "", models)
         if near is not None:
             return f"Set `model: {near}` for server {server.name}" + (
                 "; it is the only one it serves." if len(models) == 1 else f"; it serves {listed(models)}."
             )
         return f"Set `model` of server {server.name} to one it serves: {listed(models)}."
-    return advice_for(outcome.reason)
+    return outcome.reason.row.advice
 
 
 def listed(models: tuple[str, ...]) -> str:

@@ -12,12 +12,14 @@ from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_o
 from watchdog.checks.engine_probe import MetricsLook, Scrape, models_loaded, models_served
 from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
 from watchdog.clock import Clock
-from watchdog.completion.reason import PASSING, UNANSWERED, Judgement, Reason, unanswered
+from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
 from watchdog.engines.metrics import as_json
 from watchdog.engines.movement import Change, Movement, compare
 from watchdog.engines.table import same_model
+from watchdog.kinds import GENERATION
 from watchdog.model import CheckResult, Json, Observation
+from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 
 # What a generation check remembers from run to run.
 
@@ -105,7 +107,7 @@ class GenerationCheck:
     @property
     def key(self) -> str:
         """`generation/<server>`."""
-        return f"generation/{self._server.name}"
+        return GENERATION.key(self._server.name)
 
     @property
     def interval_s(self) -> float:
@@ -161,7 +163,9 @@ class GenerationCheck:
         if awake:
             return None
         listed = ", ".join(loaded[:3]) or "none"
-        return unanswered(Reason.ASLEEP, f"loaded now: {listed}", asyncio.get_running_loop().time() - this.started)
+        return unanswered(
+            ServerReason.ASLEEP, f"loaded now: {listed}", asyncio.get_running_loop().time() - this.started
+        )
 
     async def _resolve_model(self, this: _Round) -> Judgement | None:
         this.model = self._server.model or this.memory.model
@@ -171,7 +175,7 @@ class GenerationCheck:
         if names is not None and len(names) > 1:
             listed = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
             detail = f"{len(names)} models are served ({listed}) and none is named: set one"
-            return unanswered(Reason.UNKNOWN_MODEL, detail, asyncio.get_running_loop().time() - this.started)
+            return unanswered(ServerReason.UNKNOWN_MODEL, detail, asyncio.get_running_loop().time() - this.started)
         this.model = names[0] if names else None
         return None
 
@@ -188,17 +192,17 @@ class GenerationCheck:
             this.attempts.append(judgement)
             if len(this.attempts) >= _MOST_ATTEMPTS or not await self._worth_another(this, judgement):
                 break
-        if judgement.reason is Reason.BAD_REQUEST:
+        if judgement.reason is ServerReason.BAD_REQUEST:
             memory.limit_field = MAX_TOKENS
         if judgement.reason in PASSING:
             memory.model = None if self._server.model else this.model
-        elif judgement.reason is Reason.UNKNOWN_MODEL:
+        elif judgement.reason is ServerReason.UNKNOWN_MODEL:
             memory.model = None
         return judgement
 
     async def _worth_another(self, this: _Round, judgement: Judgement) -> bool:
         """Whether to send once more, at once, within the same deadline; changes what the next attempt sends."""
-        if judgement.reason is Reason.INSTANT_STOP:
+        if judgement.reason is ServerReason.INSTANT_STOP:
             if this.resent or self._left(this) < self._server.probe.timeout_s / 10:
                 return False
             this.resent = 1
@@ -206,7 +210,7 @@ class GenerationCheck:
         if judgement.wants_other_limit and this.memory.limit_field == MAX_TOKENS:
             this.memory.limit_field = MAX_COMPLETION_TOKENS
             return True
-        if judgement.reason is Reason.UNKNOWN_MODEL and self._server.model is None and this.memory.model:
+        if judgement.reason is ServerReason.UNKNOWN_MODEL and self._server.model is None and this.memory.model:
             # The model we had found is gone: the server may have been started anew with another one.
             former, this.memory.model = this.model, None
             return await self._resolve_model(this) is None and this.model not in (None, former)
@@ -257,7 +261,7 @@ class GenerationCheck:
         if judgement.reason not in UNANSWERED or this.after is None:
             return Change(movement=Movement.UNKNOWN)
         change = compare(this.before.sample, this.after.sample)
-        gave_up = judgement.reason is Reason.GATEWAY_TIMEOUT and change.movement is Movement.LOST
+        gave_up = judgement.reason is ServerReason.GATEWAY_TIMEOUT and change.movement is Movement.LOST
         # A gateway that gave up has taken our request back: then the engine rightly counts none.
         return Change(movement=Movement.UNKNOWN) if gave_up else change
 

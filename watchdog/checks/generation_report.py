@@ -4,83 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watchdog.completion.reason import PASSING, UNANSWERED, Judgement, Reason, one_line, severity_of, verdict_of
+from watchdog.completion.judgement import Judgement, one_line
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, from_json
 from watchdog.engines.movement import Change, Movement, compare
+from watchdog.kinds import GENERATION, PROGRESS
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
+from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, ServerReason
 
 # What a generation verdict says to a person: what happened, and what to look at next.
-
-_SAYINGS = {
-    Reason.GARBAGE: "alive, but the text is nonsense",
-    Reason.INSTANT_STOP: "the model stops at once, without any text",
-    Reason.EMPTY: "the reply ended without any text",
-    Reason.STALLED: "text began, then nothing more came",
-    Reason.TRUNCATED: "the stream was closed in the middle of the text",
-    Reason.LOADING: "the server is loading its model",
-    Reason.BUSY: "the server is busy",
-    Reason.AUTH: "configuration: the server refuses our key",
-    Reason.UNKNOWN_MODEL: "configuration: the server does not serve this model",
-    Reason.BAD_REQUEST: "configuration: the server rejects our request",
-    Reason.NOT_FOUND: "configuration: nothing answers chat completions at this address",
-    Reason.ENGINE_DEAD: "the engine behind the server has died",
-    Reason.SERVER_ERROR: "the server answers with an error",
-    Reason.UPSTREAM_DOWN: "the proxy answers, the server behind it does not",
-    Reason.GATEWAY_TIMEOUT: "the proxy gave up waiting for the server behind it",
-    Reason.MALFORMED: "what came back is no chat completion",
-    Reason.REFUSED: "connection refused: the server is not running, or still starting",
-    Reason.UNREACHABLE: "the machine cannot be reached",
-    Reason.DNS: "the server's name does not resolve",
-    Reason.TLS: "no secure connection could be made",
-    Reason.RESET: "the connection was closed before any reply",
-    Reason.ASLEEP: "no model is loaded, so it was not woken",
-}
-_ADVICE = {
-    Reason.GARBAGE: "Look for NaN in the server's log; restart it or load the weights anew if it persists.",
-    Reason.INSTANT_STOP: "Ask the server by hand; check the chat template and the stop tokens.",
-    Reason.EMPTY: "Ask the server by hand; tokens without text often mean broken weights or a broken parser.",
-    Reason.NO_REPLY: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
-    Reason.NO_TOKEN: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
-    Reason.STALLED: "Look at the server's log and at the GPU: utilisation near 100 % at idle power is a hang.",
-    Reason.TRUNCATED: "Look at the server's log for a crash; a proxy in between may cut long answers.",
-    Reason.LOADING: "Wait; if it does not end, look at the server's log.",
-    Reason.BUSY: "Users wait: look at the queue, add slots or a longer probe timeout.",
-    Reason.AUTH: "Set api_key of this server, or give the key back its access.",
-    Reason.UNKNOWN_MODEL: "Set model to a name that /v1/models lists.",
-    Reason.BAD_REQUEST: "Read the server's words; adjust max_tokens or extra_body of this server.",
-    Reason.NOT_FOUND: "Check base_url: it must end where /chat/completions follows, usually in /v1.",
-    Reason.ENGINE_DEAD: "Restart the server; its log names the cause.",
-    Reason.SERVER_ERROR: "Look at the server's log.",
-    Reason.UPSTREAM_DOWN: "Look at the server behind the proxy.",
-    Reason.GATEWAY_TIMEOUT: "Look at the server behind the proxy; it may hang or be busy.",
-    Reason.MALFORMED: "Check base_url: another program may listen there.",
-    Reason.REFUSED: "See whether the server runs and which port it has.",
-    Reason.UNREACHABLE: "See whether the machine is up and on the network.",
-    Reason.DNS: "Check the name in base_url and the name server.",
-    Reason.TLS: "Check the certificate, ca_file, and that the port speaks TLS.",
-    Reason.RESET: "Look at the server's log; a proxy in between may have closed it.",
-}
-
-
-def advice_for(reason: Reason) -> str:
-    """What to look at next; "" where nothing needs doing."""
-    return _ADVICE.get(reason, "")
 
 
 def saying_of(judgement: Judgement, timeout_s: float) -> str:
     """One sentence for what one exchange came to."""
-    if judgement.reason is Reason.OK:
+    if judgement.reason is ServerReason.OK:
         first = "" if judgement.ttft_s is None else f", the first after {judgement.ttft_s:.2f} s"
         return f"text in {judgement.duration_s:.2f} s{first}"
-    if judgement.reason is Reason.GARBAGE:
-        return f"{_SAYINGS[Reason.GARBAGE]}: {one_line(judgement.text or judgement.reasoning, 40)}"
-    if judgement.reason is Reason.NO_REPLY:
+    if judgement.reason is ServerReason.GARBAGE:
+        return f"{ServerReason.GARBAGE.row.words}: {one_line(judgement.text or judgement.reasoning, 40)}"
+    if judgement.reason is ServerReason.NO_REPLY:
         return f"no reply within {timeout_s:g} s"
-    if judgement.reason is Reason.NO_TOKEN:
+    if judgement.reason is ServerReason.NO_TOKEN:
         ended = f"within {timeout_s:g} s" if judgement.alive is None else "before it was closed"
         return f"the reply opened, but not one token came {ended}"
-    return _SAYINGS[judgement.reason]
+    return judgement.reason.row.words
 
 
 def movement_words(change: Change, after: EngineSample | None, window_s: float) -> str:
@@ -109,9 +56,6 @@ def _queue(sample: EngineSample | None) -> str:
     return f"{running} running, {waiting} waiting"
 
 
-_BECOME_BUSY = frozenset({Reason.NO_REPLY, Reason.NO_TOKEN, Reason.GATEWAY_TIMEOUT})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOutcome:
     """Everything one probe saw. `before` and `after` are the engine's metrics around it, `change` their comparison.
@@ -135,22 +79,24 @@ class ProbeOutcome:
     memory: Json = None
 
     @property
-    def reason(self) -> Reason:
+    def reason(self) -> ServerReason:
         """The judgement's reason; `busy` where the probe was unanswered and the engine's live counter advanced."""
         reason = self.judgement.reason
-        return Reason.BUSY if self.change.movement is Movement.BUSY and reason in _BECOME_BUSY else reason
+        return (
+            ServerReason.BUSY if self.change.movement is Movement.BUSY and reason.row.busy_if_engine_moves else reason
+        )
 
     @property
     def verdict(self) -> Verdict:
         """Pass only for text."""
-        return verdict_of(self.reason)
+        return self.reason.row.verdict
 
     @property
     def severity(self) -> Severity:
         """Page; warn where the server is proven alive and busy, says that it loads, or answers nonsense."""
         if self.change.movement is Movement.BUSY and self.reason in UNANSWERED:
             return Severity.WARN
-        return severity_of(self.reason)
+        return self.reason.row.severity
 
     @property
     def alive(self) -> bool | None:
@@ -216,7 +162,7 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         measurements |= {name: value for name, value in speeds.items() if value is not None}
     measurements |= _seen_of_engine(outcome)
     return Observation(
-        key=f"generation/{server.name}",
+        key=GENERATION.key(server.name),
         verdict=outcome.verdict,
         reason=outcome.reason.value,
         severity=outcome.severity,
@@ -226,7 +172,7 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         evidence=evidence_of(server, outcome),
         labels=labels_of(server),
         measurements=measurements,
-        advice=advice_for(outcome.reason),
+        advice=outcome.reason.row.advice,
     )
 
 
@@ -252,7 +198,7 @@ def evidence_of(server: ServerSettings, outcome: ProbeOutcome) -> tuple[Evidence
     several = len(outcome.attempts) > 1
     ended_at = outcome.at + outcome.duration_s
     for number, attempt in enumerate(outcome.attempts, 1):
-        if attempt.reason is Reason.OK and not several:
+        if attempt.reason is ServerReason.OK and not several:
             continue
         status = "" if attempt.http_status is None else f" (HTTP {attempt.http_status})"
         detail = f": {attempt.detail}" if attempt.detail else ""
@@ -294,9 +240,9 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
     else:
         summary = "running requests make progress" if outcome.before.running else "no request was running"
     return Observation(
-        key=f"progress/{server.name}",
+        key=PROGRESS.key(server.name),
         verdict=Verdict.FAIL if rounds else Verdict.PASS,
-        reason="frozen" if rounds else "ok",
+        reason=ProgressReason.FROZEN if rounds else ProgressReason.OK,
         severity=Severity.PAGE if rounds else Severity.INFO,
         summary=summary,
         at=outcome.at,

@@ -10,9 +10,11 @@ from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
 from watchdog.journal.frame import Hello
 from watchdog.kernlog.matcher import Matcher
+from watchdog.kinds import KERNEL_LOG
 from watchdog.model import CheckResult, Json, Observation
+from watchdog.reasons import HostReason
 from watchdog.rulebook import load_rules
-from watchdog.ssh import HostError, Reason, Session, reading
+from watchdog.ssh import HostError, Session, reading
 
 OVERALL_SHARE = 0.8
 """A scan with page after page to read may take this share of its interval; then it says that it is behind."""
@@ -40,7 +42,7 @@ class KernelLogCheck:
     @property
     def key(self) -> str:
         """`kernel_log/<host>`."""
-        return f"kernel_log/{self._host.name}"
+        return KERNEL_LOG.key(self._host.name)
 
     @property
     def live(self) -> bool:
@@ -92,7 +94,7 @@ class KernelLogCheck:
         try:
             await read_ring(session, self._log, hello, self._clock, found)
         except HostError as error:
-            if error.reason not in {Reason.NO_PERMISSION, Reason.COMMAND_FAILED}:
+            if error.reason not in {HostReason.NO_PERMISSION, HostReason.COMMAND_FAILED}:
                 raise
             return _nothing_there(hello, error)
         return None
@@ -105,7 +107,7 @@ class KernelLogCheck:
         trouble = stream.trouble
         if stream.open and (found.skipped or found.last_us > stream.last_us):
             trouble = HostError(
-                Reason.SILENT_STREAM,
+                HostReason.SILENT_STREAM,
                 f"the stream is open, but the scan found {found.lines} lines it did not bring",
                 "It is opened anew. If this comes again, restart systemd-journald there.",
             )
@@ -128,12 +130,12 @@ class KernelLogCheck:
 def _nothing_there(hello: Hello, ring: HostError) -> HostError:
     if not hello.journalctl or not hello.boots:
         return HostError(
-            Reason.NO_JOURNAL,
+            HostReason.NO_JOURNAL,
             f"the host keeps no journal, and {ring.summary}",
             "Set `Storage=persistent` in its journald.conf, or let this user read /dev/kmsg.",
         )
     return HostError(
-        Reason.EMPTY_BOOT,
+        HostReason.EMPTY_BOOT,
         "the journal shows not one kernel line of the running boot",
         "Does `journalctl -k` show lines to this user? See `ReadKMsg=` and `Storage=` in journald.conf, and the disk.",
     )

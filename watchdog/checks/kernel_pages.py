@@ -11,7 +11,8 @@ from watchdog.checks.kernel_state import HostLog
 from watchdog.clock import Clock
 from watchdog.journal.boot import Page
 from watchdog.journal.frame import Hello
-from watchdog.ssh import HostError, Reason, Session
+from watchdog.reasons import HostReason
+from watchdog.ssh import HostError, Session
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class Found:
         """Count one page in; a loss in it is a trouble of its own."""
         self.lines += lines
         if page.losses:
-            self.note(HostError(Reason.GAP, f"kernel lines are missing: {page.losses[0].text}"))
+            self.note(HostError(HostReason.GAP, f"kernel lines are missing: {page.losses[0].text}"))
         if page.unreadable:
             self.note(requests.damaged(page.unreadable))
         if current:
@@ -65,7 +66,9 @@ async def read_pages(
     """
     boots = log.reading.begin(hello, clock.wall())
     if not boots:
-        raise HostError(Reason.RESTARTED, "the host restarted while it was read", "The next run reads on.", ours=True)
+        raise HostError(
+            HostReason.RESTARTED, "the host restarted while it was read", "The next run reads on.", ours=True
+        )
     reader = _Pages(session, log, clock, found, until, after_page)
     if hello.journalctl:
         # Who may see nothing must not take an empty page for the end of a boot that is over.
@@ -132,7 +135,7 @@ class _Pages:
         self.session.proceed()
         if self.clock.monotonic() > self.until:
             raise HostError(
-                Reason.BEHIND,
+                HostReason.BEHIND,
                 f"{self.found.lines} lines read and still more to come: the kernel logs faster than it can be read",
                 "See what floods its log. The next run reads on from here.",
             )
@@ -147,5 +150,5 @@ async def read_ring(session: Session, log: HostLog, hello: Hello, clock: Clock, 
     found.how = "ring buffer /dev/kmsg, no journal"
     if not records:
         raise HostError(
-            Reason.EMPTY_BOOT, "neither the journal nor /dev/kmsg shows a kernel line", "See `dmesg` there."
+            HostReason.EMPTY_BOOT, "neither the journal nor /dev/kmsg shows a kernel line", "See `dmesg` there."
         )

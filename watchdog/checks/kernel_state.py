@@ -17,13 +17,13 @@ from watchdog.journal.reading import Reading
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
+from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, REBOOTED
 from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
-from watchdog.ssh import HostError, Reason
+from watchdog.reasons import HostReason
+from watchdog.ssh import HostError
 
 # What a reading becomes for a person: the condition "could I read it all", and the occurrences beside its lines.
 
-UNREACHABLE = frozenset({Reason.REFUSED, Reason.UNROUTABLE, Reason.TIMEOUT, Reason.SILENT, Reason.RESET})
-"""A machine that cannot be talked to at all may be locked up: that wakes someone."""
 EVIDENCE_LIMIT = 10
 
 
@@ -31,13 +31,13 @@ def readable(
     host: HostSettings, trouble: HostError | None, now: float, duration_s: float, lines: int, how: str
 ) -> Observation:
     """The condition `kernel_log/<host>`: pass only if everything was read. `how` names the source that was read."""
-    key, labels = f"kernel_log/{host.name}", {"host": host.name}
+    key, labels = KERNEL_LOG.key(host.name), {"host": host.name}
     numbers = {"lines": float(lines), "duration_s": duration_s}
     if trouble is None:
         return Observation(
             key=key,
             verdict=Verdict.PASS,
-            reason=Reason.OK.value,
+            reason=HostReason.OK.value,
             severity=Severity.WARN,
             summary=f"{host.name}: kernel log read to its end, {lines} new lines ({how})",
             at=now,
@@ -49,7 +49,7 @@ def readable(
         key=key,
         verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
         reason=trouble.reason.value,
-        severity=Severity.PAGE if trouble.reason in UNREACHABLE else Severity.WARN,
+        severity=trouble.reason.row.severity,
         summary=f"{host.name}: {trouble.summary}",
         at=now,
         duration_s=duration_s,
@@ -62,12 +62,12 @@ def readable(
 
 def stream_condition(host: HostSettings, trouble: HostError | None, now: float) -> Observation:
     """The condition `follow/<host>`: does the live stream bring what the scan finds?"""
-    key, labels = f"follow/{host.name}", {"host": host.name}
+    key, labels = FOLLOW.key(host.name), {"host": host.name}
     if trouble is None:
         return Observation(
             key=key,
             verdict=Verdict.PASS,
-            reason=Reason.OK.value,
+            reason=HostReason.OK.value,
             severity=Severity.WARN,
             summary=f"{host.name}: the live kernel log keeps up with the scan",
             at=now,
@@ -77,7 +77,7 @@ def stream_condition(host: HostSettings, trouble: HostError | None, now: float) 
         key=key,
         verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
         reason=trouble.reason.value,
-        severity=Severity.INFO if trouble.reason is Reason.NO_JOURNAL else Severity.WARN,
+        severity=Severity.INFO if trouble.reason is HostReason.NO_JOURNAL else Severity.WARN,
         summary=f"{host.name}: no live kernel log: {trouble.summary}",
         at=now,
         labels=labels,
@@ -90,15 +90,15 @@ def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
     """The occurrence `log.incomplete`: lines that nobody will ever read."""
     count = "an unknown number of" if loss.count is None else str(loss.count)
     return Observation(
-        key=f"kernel_log/{host.name}/log.incomplete/-",
+        key=KERNEL_LOG.key(host.name, LOG_INCOMPLETE.name, "-"),
         verdict=Verdict.FAIL,
-        reason="log.incomplete",
+        reason=LOG_INCOMPLETE.name,
         severity=Severity.WARN,
         summary=f"{host.name}: kernel log incomplete, {count} lines lost",
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=(Evidence(now, host.name, loss.text),),
-        labels={"host": host.name, "kind": "log.incomplete", "device": "-"},
+        labels={"host": host.name, "kind": LOG_INCOMPLETE.name, "device": "-"},
         count=loss.count or 1,
         advice="What was lost may have held an error. Look at the machine's own `dmesg`, and at what floods its log.",
     )
@@ -122,15 +122,15 @@ def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: floa
     if kept and not ending.clean:
         evidence += [Evidence(None, f"{host.name} pstore", line) for line in crash[-EVIDENCE_LIMIT:]]
     return Observation(
-        key=f"kernel_log/{host.name}/host.rebooted/{ending.next_boot}",
+        key=KERNEL_LOG.key(host.name, REBOOTED.name, ending.next_boot),
         verdict=Verdict.FAIL,
-        reason="host.rebooted",
+        reason=REBOOTED.name,
         severity=Severity.INFO if ending.clean else Severity.WARN,
         summary=f"{host.name} restarted {how}",
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=tuple(evidence),
-        labels={"host": host.name, "kind": "host.rebooted", "device": "-"},
+        labels={"host": host.name, "kind": REBOOTED.name, "device": "-"},
         advice=""
         if ending.clean
         else "Read the last kernel lines: a PCIe, GPU or network error just before the end is the likely cause.",

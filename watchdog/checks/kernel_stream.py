@@ -21,7 +21,8 @@ from watchdog.config import HostSettings
 from watchdog.journal import records as journal_records
 from watchdog.journal.frame import Hello
 from watchdog.model import CheckResult
-from watchdog.ssh import HostError, Reason, Session, reading
+from watchdog.reasons import HostReason
+from watchdog.ssh import HostError, Session, reading
 
 Commit = Callable[[CheckResult], Awaitable[object]]
 FIRST_WAIT_S = 1.0
@@ -43,7 +44,7 @@ async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, cl
         try:
             async with reading(host, host.kernel_log.timeout_s, jump=jump) as session:
                 await _stream(session, log, clock, commit)
-            trouble = HostError(Reason.RESET, "the stream ended")
+            trouble = HostError(HostReason.RESET, "the stream ended")
         except HostError as error:
             trouble = error
         log.stream.open = False
@@ -90,7 +91,7 @@ async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) 
 def _nothing_to_follow(host: HostSettings, hello: Hello) -> HostError:
     if hello.journalctl and not hello.may_read_journal:
         return requests.no_permission(host.user)
-    return HostError(Reason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
+    return HostError(HostReason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
 
 
 async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit: Commit) -> bool:

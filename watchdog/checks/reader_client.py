@@ -11,7 +11,8 @@ from watchdog.journal import frame as frames
 from watchdog.journal import records as journal_records
 from watchdog.journal.frame import Hello, Transcript
 from watchdog.journal.records import Record, RingRecord
-from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, Reason, Session
+from watchdog.reasons import HostReason
+from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, Session
 from watchdog.vitals import Vitals, read_vitals
 
 PAGE_LINES = 4000
@@ -60,19 +61,19 @@ def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
     if frame.trailer is not None and frame.trailer.rc != 0:
         raise _refusal(frame.trailer.rc, frame.trailer.why, said, user)
     if answer.exit_status is None:
-        raise HostError(Reason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
+        raise HostError(HostReason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
     if frame.header is None:
         printed = frame.noise.decode("utf-8", "replace").strip()[:200]
         heard = f'; the login printed "{printed}"' if printed else said
         raise HostError(
-            Reason.COMMAND_FAILED,
+            HostReason.COMMAND_FAILED,
             f"the reader did not run (exit status {answer.exit_status}){heard}",
             "The account needs a real shell with `sh`, and start-up files that neither exit nor read input. With "
             "`forced_command: true` the reader must be installed for this key.",
         )
     if frame.trailer is None or answer.exit_status != 0:
         raise HostError(
-            Reason.TRUNCATED,
+            HostReason.TRUNCATED,
             f"the reader's answer has no proper end (exit status {answer.exit_status}){said}",
             "It was killed, or the disk or memory is full there. The next run reads on.",
         )
@@ -80,17 +81,17 @@ def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
 
 _REFUSALS = {
     64: (
-        Reason.CONFIG,
+        HostReason.CONFIG,
         "the reader on the host refused our request",
         (
             "This key is restricted to the installed reader: set `forced_command: true`. "
             "If it is set, install the reader of this version again."
         ),
     ),
-    69: (Reason.NO_JOURNAL, "the host has no journalctl", "Its kernel ring buffer is read instead."),
-    75: (Reason.GAP, "the kernel overwrote its ring buffer while it was read", "See `dmesg` there."),
+    69: (HostReason.NO_JOURNAL, "the host has no journalctl", "Its kernel ring buffer is read instead."),
+    75: (HostReason.GAP, "the kernel overwrote its ring buffer while it was read", "See `dmesg` there."),
     77: (
-        Reason.NO_PERMISSION,
+        HostReason.NO_PERMISSION,
         "this user may not read /dev/kmsg",
         "Where there is no journal: `sudo sysctl kernel.dmesg_restrict=0`, or log in as a user that may.",
     ),
@@ -104,18 +105,18 @@ def _refusal(rc: int, why: str, said: str, user: str) -> HostError:
         reason, summary, advice = _REFUSALS[rc]
         return HostError(reason, f"{summary} ({why})", advice)
     if why.endswith(("-124", "-137")):
-        return HostError(Reason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
+        return HostError(HostReason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
     if any(word in said.lower() for word in _PERMISSION):
         return no_permission(user)
     return HostError(
-        Reason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
+        HostReason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
     )
 
 
 def no_permission(user: str) -> HostError:
     """The user may not read the system journal; journalctl itself says nothing about it and exits with 0."""
     return HostError(
-        Reason.NO_PERMISSION,
+        HostReason.NO_PERMISSION,
         f"user {user} may not read the kernel's lines in the journal",
         f"Run there: `sudo usermod -aG systemd-journal {user}`; it counts from the next login.",
     )
@@ -128,13 +129,13 @@ def _trouble(frame: Transcript, answer: Answer, user: str) -> HostError | None:
         return no_permission(user)
     if any(word in text for word in _CORRUPT):
         return HostError(
-            Reason.CORRUPT,
+            HostReason.CORRUPT,
             f"the journal is damaged: {answer.stderr.splitlines()[0][:200]}",
             "Run `sudo journalctl --verify` there and move the damaged file out of the way.",
         )
     if text:
         return HostError(
-            Reason.STDERR,
+            HostReason.STDERR,
             f'the host complained: "{answer.stderr.splitlines()[0][:200]}"',
             "Something may be missing from what was read. Log in by hand and make the complaint go away.",
         )
@@ -146,7 +147,9 @@ def damaged(count: int) -> HostError | None:
     if count == 0:
         return None
     return HostError(
-        Reason.CORRUPT, f"{count} lines of the answer could not be understood", "Run `sudo journalctl --verify` there."
+        HostReason.CORRUPT,
+        f"{count} lines of the answer could not be understood",
+        "Run `sudo journalctl --verify` there.",
     )
 
 
@@ -157,11 +160,11 @@ async def greet(session: Session) -> Hello:
     greeting = frames.hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
         raise HostError(
-            Reason.CORRUPT, "the reader's greeting could not be understood", "Install this version's reader."
+            HostReason.CORRUPT, "the reader's greeting could not be understood", "Install this version's reader."
         )
     if not greeting.listed:
         raise HostError(
-            Reason.TIMEOUT, "journalctl could not list the boots in 30 s on the host", "Is its disk hanging?"
+            HostReason.TIMEOUT, "journalctl could not list the boots in 30 s on the host", "Is its disk hanging?"
         )
     return greeting
 
@@ -181,7 +184,7 @@ class Records:
         self.lines += 1
         if self.lines > self._most:
             raise HostError(
-                Reason.CORRUPT,
+                HostReason.CORRUPT,
                 f"the host sent more than the {self._most} lines that were asked for",
                 "This is no answer of the reader. Log in by hand and see what the login prints.",
             )
@@ -209,12 +212,12 @@ async def ring(session: Session) -> tuple[list[RingRecord], HostError | None]:
         try:
             asked = await ask(session, "read1 kmsg", take)
         except HostError as error:
-            if error.reason is not Reason.GAP:
+            if error.reason is not HostReason.GAP:
                 raise
         else:
             return records, asked.trouble or damaged(bad)
     raise HostError(
-        Reason.GAP, "the kernel overwrites its ring buffer faster than it can be read", "See `dmesg` there."
+        HostReason.GAP, "the kernel overwrites its ring buffer faster than it can be read", "See `dmesg` there."
     )
 
 
@@ -269,7 +272,9 @@ async def look(session: Session, clock: Clock) -> Looked:
     vitals = read_vitals(frame.header or {}, lines) if frame.complete else None
     if vitals is None:
         why = frame.trailer.why if frame.trailer is not None else "no proper end"
-        raise HostError(Reason.COMMAND_FAILED, f"the reader gave no vitals ({why})", "Install this version's reader.")
+        raise HostError(
+            HostReason.COMMAND_FAILED, f"the reader gave no vitals ({why})", "Install this version's reader."
+        )
     return Looked(vitals, _offset(vitals.host_now, heard[0]))
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from watchdog.checks.reader_client import Looked, look
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
+from watchdog.kinds import OF_SERVERS, VITALS
 from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+from watchdog.reasons import HostReason
 from watchdog.ssh import HostError, Session, reading
 from watchdog.text import gib
 from watchdog.vitals import VitalsMemory, figures, judge, merged, summary
@@ -42,11 +44,11 @@ def early(
 
     `runs_on` maps servers to their hosts; `running` gives the running check of a key.
     """
-    if observation.verdict is not Verdict.FAIL or not observation.key.startswith(("generation/", "progress/")):
+    if observation.verdict is not Verdict.FAIL or not any(kind.has(observation.key) for kind in OF_SERVERS):
         return []
     found = []
     for host in runs_on.get(observation.labels.get("server", ""), ()):
-        check = running(f"vitals/{host}")
+        check = running(VITALS.key(host))
         if isinstance(check, VitalsCheck) and check.wanted_for(observation.at):
             found.append(check.key)
     return found
@@ -65,7 +67,7 @@ class VitalsCheck:
     @property
     def key(self) -> str:
         """`vitals/<host>`."""
-        return f"vitals/{self._host.name}"
+        return VITALS.key(self._host.name)
 
     @property
     def interval_s(self) -> float:
@@ -118,7 +120,7 @@ class VitalsCheck:
         return Observation(
             key=self.key,
             verdict=Verdict.FAIL if low else Verdict.PASS,
-            reason="low_memory" if low else "ok",
+            reason=HostReason.LOW_MEMORY if low else HostReason.OK,
             severity=Severity.WARN,
             summary=f"{self._host.name}: {short}",
             at=now,

@@ -10,6 +10,8 @@ import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
 from watchdog.cli.options import config_option
+from watchdog.kinds import KERNEL_LOG, VITALS
+from watchdog.reasons import ServerReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +78,8 @@ def worst_exit_code(observations: Sequence[Observation]) -> int:
         for seen in observations
         if not (
             seen.verdict.value == "unknown"
-            and seen.key.startswith("vitals/")
-            and "kernel_log/" + seen.key.removeprefix("vitals/") in failed
+            and VITALS.has(seen.key)
+            and KERNEL_LOG.key(VITALS.target_of(seen.key)) in failed
         )
     }
     return next((code for code in (EXIT_CRITICAL, EXIT_UNKNOWN, EXIT_WARNING) if code in codes), EXIT_OK)
@@ -88,7 +90,7 @@ def exit_code(seen: Observation) -> int:
     if seen.verdict.value == "unknown":
         return EXIT_UNKNOWN
     if seen.verdict.value == "pass":
-        return EXIT_WARNING if seen.reason == "garbage" else EXIT_OK
+        return EXIT_WARNING if seen.reason == ServerReason.GARBAGE else EXIT_OK
     return {"page": EXIT_CRITICAL, "warn": EXIT_WARNING, "info": EXIT_OK}[seen.severity.value]
 
 

@@ -14,6 +14,8 @@ import click
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE
 from watchdog.cli.options import config_option
+from watchdog.kinds import SERVICE
+from watchdog.reasons import OwnReason
 
 if TYPE_CHECKING:
     from watchdog.config import ReceiverSettings
@@ -169,12 +171,12 @@ async def _tell(receivers: list[ReceiverSettings], text: Text, now: float, pause
 
     incident = Incident(
         id=incident_id(now, "", os.getpid() % 1024),
-        key="self/service",
+        key=SERVICE.key(),
         nature=Nature.OCCURRENCE,
         cause=Cause.OCCURRENCE,
         severity=Severity.PAGE,
         opened_severity=Severity.PAGE,
-        reason="failed",
+        reason=OwnReason.FAILED,
         summary=text.title,
         since=now,
         opened_at=now,

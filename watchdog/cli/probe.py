@@ -145,8 +145,8 @@ def _fields(server: ServerSettings, outcome: ProbeOutcome) -> dict[str, Any]:
 
 
 def _lines(server: ServerSettings, outcome: ProbeOutcome) -> str:
-    from watchdog.checks.generation_report import advice_for, evidence_of
-    from watchdog.completion.reason import one_line
+    from watchdog.checks.generation_report import evidence_of
+    from watchdog.completion.judgement import one_line
     from watchdog.model import Verdict
 
     colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[outcome.verdict]
@@ -156,8 +156,8 @@ def _lines(server: ServerSettings, outcome: ProbeOutcome) -> str:
     if said:
         lines.append(f"  said: {one_line(said, 120)}")
     lines += [f"  {item.source}: {item.text}" for item in evidence_of(server, outcome)]
-    if outcome.verdict is not Verdict.PASS and advice_for(outcome.reason):
-        lines.append(f"  next: {advice_for(outcome.reason)}")
+    if outcome.verdict is not Verdict.PASS and outcome.reason.row.advice:
+        lines.append(f"  next: {outcome.reason.row.advice}")
     return "\n".join(lines)
 
 

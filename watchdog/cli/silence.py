@@ -14,6 +14,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.options import kept_state_dir, state_dir_option
+from watchdog.kinds import BUILT, DELIVERY, SELF
 from watchdog.overview.status import matcher_words, silence_json
 from watchdog.text import full_timestamp
 
@@ -45,9 +46,9 @@ def unsilence(state_dir: str | None, silence_ids: tuple[str, ...]) -> int:
 
 # What a silence names is known here: a value that can never match would silence nothing, without a word.
 
-NAMED_BY = {"server": ("generation/",), "host": ("kernel_log/", "vitals/")}
+NAMED_BY = {label: tuple(f"{kind.name}/" for kind in BUILT if kind.label == label) for label in ("server", "host")}
 """Label → how the keys begin that its values are known from."""
-CHECKS = ("generation", "kernel_log", "self", "vitals")
+CHECKS = tuple(sorted({*(kind.name for kind in BUILT), SELF}))
 NEAR = 0.8
 """How much like a known value a value must be to be taken for a typo, where others may still turn up."""
 
@@ -111,7 +112,6 @@ def _known(reader: Reader, asked: Iterable[str]) -> Iterable[Known]:
 def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
     """What is known from the past: slower, and only for who asks."""
     from watchdog.kernlog.grouping import HISTORY, MISSED, SUPPRESSED
-    from watchdog.policy import DELIVERY_PREFIX
     from watchdog.rulebook import packaged_rules
 
     incidents = reader.incidents(0.0, float("inf"))
@@ -124,10 +124,10 @@ def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
     yield Known("kind", tuple(sorted(labels["kind"] | kinds)), closed=False)
     yield Known("device", tuple(sorted(labels["device"])), closed=False)
     names = labels["receiver"] | set(reader.receivers())
-    names |= {key.removeprefix(DELIVERY_PREFIX) for key in tracked if key.startswith(DELIVERY_PREFIX)}
+    names |= {DELIVERY.subject_of(key) for key in tracked if DELIVERY.has(key)}
     yield Known("receiver", tuple(sorted(names)), closed=False)
     keys = tuple(sorted(tracked.union(checks)))
-    yield Known("key", keys, closed=bool(checks), roots=(*(f"{key}/" for key in checks), "self/"))
+    yield Known("key", keys, closed=bool(checks), roots=(*(f"{key}/" for key in checks), f"{SELF}/"))
 
 
 LONGEST_S = 30 * 86400.0

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from watchdog.completion import phrases
-from watchdog.completion.reason import Reason, one_line
+from watchdog.completion.judgement import one_line
 from watchdog.model import Json
+from watchdog.reasons import ServerReason
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
 _READ = 20_000
@@ -151,34 +152,34 @@ def _text(value: Json) -> str:
 
 _LOADING_STATUS = frozenset({200, 409, 425, 429, 500, 502, 503})
 _BY_STATUS = {
-    400: Reason.BAD_REQUEST,
-    401: Reason.AUTH,
-    402: Reason.AUTH,
-    403: Reason.AUTH,
-    404: Reason.NOT_FOUND,
-    405: Reason.NOT_FOUND,
-    407: Reason.AUTH,
-    408: Reason.GATEWAY_TIMEOUT,
-    410: Reason.NOT_FOUND,
-    424: Reason.SERVER_ERROR,
-    425: Reason.LOADING,
-    429: Reason.BUSY,
-    499: Reason.GATEWAY_TIMEOUT,
-    502: Reason.UPSTREAM_DOWN,
-    504: Reason.GATEWAY_TIMEOUT,
+    400: ServerReason.BAD_REQUEST,
+    401: ServerReason.AUTH,
+    402: ServerReason.AUTH,
+    403: ServerReason.AUTH,
+    404: ServerReason.NOT_FOUND,
+    405: ServerReason.NOT_FOUND,
+    407: ServerReason.AUTH,
+    408: ServerReason.GATEWAY_TIMEOUT,
+    410: ServerReason.NOT_FOUND,
+    424: ServerReason.SERVER_ERROR,
+    425: ServerReason.LOADING,
+    429: ServerReason.BUSY,
+    499: ServerReason.GATEWAY_TIMEOUT,
+    502: ServerReason.UPSTREAM_DOWN,
+    504: ServerReason.GATEWAY_TIMEOUT,
     # Cloudflare: 520–523, 525–527, 530 = the origin could not be spoken to; 524 = it was, and did not answer in time.
-    520: Reason.UPSTREAM_DOWN,
-    521: Reason.UPSTREAM_DOWN,
-    522: Reason.UPSTREAM_DOWN,
-    523: Reason.UPSTREAM_DOWN,
-    524: Reason.GATEWAY_TIMEOUT,
-    525: Reason.UPSTREAM_DOWN,
-    526: Reason.UPSTREAM_DOWN,
-    527: Reason.UPSTREAM_DOWN,
-    529: Reason.BUSY,
-    530: Reason.UPSTREAM_DOWN,
-    598: Reason.GATEWAY_TIMEOUT,
-    599: Reason.GATEWAY_TIMEOUT,
+    520: ServerReason.UPSTREAM_DOWN,
+    521: ServerReason.UPSTREAM_DOWN,
+    522: ServerReason.UPSTREAM_DOWN,
+    523: ServerReason.UPSTREAM_DOWN,
+    524: ServerReason.GATEWAY_TIMEOUT,
+    525: ServerReason.UPSTREAM_DOWN,
+    526: ServerReason.UPSTREAM_DOWN,
+    527: ServerReason.UPSTREAM_DOWN,
+    529: ServerReason.BUSY,
+    530: ServerReason.UPSTREAM_DOWN,
+    598: ServerReason.GATEWAY_TIMEOUT,
+    599: ServerReason.GATEWAY_TIMEOUT,
 }
 _STATUS_BY_KIND = (
     ("auth", 401),
@@ -196,19 +197,19 @@ _STATUS_BY_KIND = (
 )
 
 
-def reason_of(status: int, complaint: Complaint) -> Reason:
+def reason_of(status: int, complaint: Complaint) -> ServerReason:
     """The reason that `complaint`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply."""
     if 300 <= status <= 399:
-        return Reason.NOT_FOUND
+        return ServerReason.NOT_FOUND
     said_in_reply = status < 400
     if said_in_reply:
         status = complaint.code or _status_by_kind(complaint.kind.lower())
         if complaint.code is None and complaint.form == "string" and phrases.NO_SUCH_PATH.search(complaint.haystack):
-            return Reason.NOT_FOUND  # LM Studio: "Unexpected endpoint or method. … Returning 200 anyway"
+            return ServerReason.NOT_FOUND  # LM Studio: "Unexpected endpoint or method. … Returning 200 anyway"
     elif status == 400 and complaint.code is not None and (complaint.code >= 500 or complaint.code == 429):
         status = complaint.code  # FastChat says everything under 400, and what it is in the body
     if status in (401, 403, 407):
-        return Reason.AUTH
+        return ServerReason.AUTH
     by_words = _by_words(status, complaint)
     if by_words is not None:
         return by_words
@@ -220,7 +221,7 @@ def wants_other_limit(status: int, complaint: Complaint) -> bool:
     return status in (400, 422) and bool(phrases.OTHER_LIMIT.search(complaint.haystack))
 
 
-def _by_words(status: int, complaint: Complaint) -> Reason | None:
+def _by_words(status: int, complaint: Complaint) -> ServerReason | None:
     words = complaint.haystack
     server_side = status >= 500 or status in (408, 424, 429)
     found = _whatever_the_status(complaint, words)
@@ -231,7 +232,7 @@ def _by_words(status: int, complaint: Complaint) -> Reason | None:
         and phrases.STILL_LOADING.search(words)
         and not phrases.LOAD_FAILED.search(complaint.message.lower())
     ):
-        found = Reason.LOADING
+        found = ServerReason.LOADING
     elif server_side or "crashed" in words:
         found = _server_side(status, complaint, words)
     if found is None and complaint.form != "html":
@@ -239,49 +240,49 @@ def _by_words(status: int, complaint: Complaint) -> Reason | None:
     return found
 
 
-def _whatever_the_status(complaint: Complaint, words: str) -> Reason | None:
+def _whatever_the_status(complaint: Complaint, words: str) -> ServerReason | None:
     if phrases.TUNNEL_DOWN.search(words):
-        return Reason.UPSTREAM_DOWN
+        return ServerReason.UPSTREAM_DOWN
     if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
-        return Reason.ENGINE_DEAD
-    return Reason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
+        return ServerReason.ENGINE_DEAD
+    return ServerReason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
 
 
-def _server_side(status: int, complaint: Complaint, words: str) -> Reason | None:
+def _server_side(status: int, complaint: Complaint, words: str) -> ServerReason | None:
     if phrases.ENGINE_DEAD.search(words):
-        return Reason.ENGINE_DEAD
+        return ServerReason.ENGINE_DEAD
     if "maximum pending requests" not in words and phrases.UPSTREAM_DOWN.search(words):
-        return Reason.UPSTREAM_DOWN
+        return ServerReason.UPSTREAM_DOWN
     if status in (500, 502, 503) and phrases.TIMED_OUT.search(words):
-        return Reason.GATEWAY_TIMEOUT
+        return ServerReason.GATEWAY_TIMEOUT
     if status in (500, 502, 503, 529) and complaint.form != "html" and phrases.AT_CAPACITY.search(words):
-        return Reason.BUSY
-    return Reason.AUTH if status == 500 and phrases.NO_KEY.search(words) else None
+        return ServerReason.BUSY
+    return ServerReason.AUTH if status == 500 and phrases.NO_KEY.search(words) else None
 
 
-def _our_side(status: int, complaint: Complaint, words: str) -> Reason | None:
+def _our_side(status: int, complaint: Complaint, words: str) -> ServerReason | None:
     if status == 503:
-        return Reason.UNKNOWN_MODEL if phrases.NONE_LOADED.search(words) else None
+        return ServerReason.UNKNOWN_MODEL if phrases.NONE_LOADED.search(words) else None
     if status >= 500 or status == 429:
         return None
     if status == 404 and complaint.form == "string" and phrases.HUB_FAILURE.search(words):
-        return Reason.SERVER_ERROR  # mlx-lm: 404 with a string for any failure to load or to generate
+        return ServerReason.SERVER_ERROR  # mlx-lm: 404 with a string for any failure to load or to generate
     if phrases.NO_SUCH_MODEL.search(words):
-        return Reason.UNKNOWN_MODEL
-    return Reason.AUTH if status in (400, 422) and phrases.NO_KEY.search(words) else None
+        return ServerReason.UNKNOWN_MODEL
+    return ServerReason.AUTH if status in (400, 422) and phrases.NO_KEY.search(words) else None
 
 
-def _by_status(status: int, complaint: Complaint) -> Reason:
+def _by_status(status: int, complaint: Complaint) -> ServerReason:
     if status == 404 and complaint.form == "string" and not phrases.NO_SUCH_PATH.search(complaint.haystack):
-        return Reason.SERVER_ERROR
+        return ServerReason.SERVER_ERROR
     if status == 501:
-        return Reason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else Reason.NOT_FOUND
+        return ServerReason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else ServerReason.NOT_FOUND
     if status == 503:
         gateways_own = complaint.form in ("html", "text", "none", "bare")
         no_cause = phrases.NO_CAUSE_GIVEN.search(complaint.message.lower())
-        return Reason.UPSTREAM_DOWN if gateways_own or no_cause else Reason.SERVER_ERROR
+        return ServerReason.UPSTREAM_DOWN if gateways_own or no_cause else ServerReason.SERVER_ERROR
     known = _BY_STATUS.get(status)
-    return known or (Reason.BAD_REQUEST if status < 500 else Reason.SERVER_ERROR)
+    return known or (ServerReason.BAD_REQUEST if status < 500 else ServerReason.SERVER_ERROR)
 
 
 def _status_by_kind(kind: str) -> int:

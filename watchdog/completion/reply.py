@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from watchdog.completion.error_body import Complaint, complaint_in
-from watchdog.completion.reason import Judgement, one_line
+from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.sse import Broken, Done, EventReader, looks_like_events
 from watchdog.completion.text import Gathered
 from watchdog.completion.verdict import End, StreamFacts, complained, endless, plain_ended, refused, stream_ended

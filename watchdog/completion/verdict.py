@@ -15,9 +15,10 @@ from watchdog.completion.error_body import (
     reason_of,
     wants_other_limit,
 )
-from watchdog.completion.reason import Judgement, Reason, alive_by, one_line
+from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.text import Gathered
 from watchdog.model import Json
+from watchdog.reasons import ServerReason
 
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
 _STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
@@ -47,20 +48,20 @@ def refused(status: int, body: bytes, location: str) -> Judgement:
     reason = reason_of(status, complaint)
     detail = f"redirects to {one_line(location, 120)}" if location else complaint.words
     other = wants_other_limit(status, complaint)
-    return Judgement(reason=reason, alive=alive_by(reason), detail=detail, wants_other_limit=other)
+    return Judgement(reason=reason, alive=reason.row.alive, detail=detail, wants_other_limit=other)
 
 
 def complained(complaint: Complaint, gathered: Gathered) -> Judgement:
     """The judgement of an error said under HTTP 200, before or after text."""
     reason = reason_of(200, complaint)
-    alive = True if gathered.has_text else alive_by(reason)
+    alive = True if gathered.has_text else reason.row.alive
     return Judgement(reason=reason, alive=alive, detail=complaint.words)
 
 
 def endless(gathered: Gathered) -> Judgement:
     """The judgement of a reply that goes on beyond the limit, however much text it holds."""
     alive = True if gathered.has_text else None
-    return Judgement(reason=Reason.MALFORMED, alive=alive, detail="the reply goes on beyond 1 MiB")
+    return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail="the reply goes on beyond 1 MiB")
 
 
 def stream_ended(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
@@ -69,22 +70,22 @@ def stream_ended(gathered: Gathered, facts: StreamFacts, comments: int, end: End
     if over and (gathered.has_text or gathered.finish_reason or gathered.completion_tokens):
         return ended(gathered)
     if gathered.has_text:
-        reason = Reason.STALLED if end is End.DEADLINE else Reason.TRUNCATED
+        reason = ServerReason.STALLED if end is End.DEADLINE else ServerReason.TRUNCATED
         return Judgement(reason=reason, alive=True, detail="no finish_reason and no [DONE] followed the text")
     if gathered.banner_says_loading:
-        return Judgement(reason=Reason.LOADING, alive=False, detail="only a model swapper's loading banner came")
+        return Judgement(reason=ServerReason.LOADING, alive=False, detail="only a model swapper's loading banner came")
     return _without_tokens(gathered, facts, comments, end)
 
 
 def _without_tokens(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
     opened = f"the stream opened with {facts.events} events and {comments} comments but no token, "
     if end is End.DEADLINE and not facts.done:
-        return Judgement(reason=Reason.NO_TOKEN, detail=opened + "then silence")
+        return Judgement(reason=ServerReason.NO_TOKEN, detail=opened + "then silence")
     if gathered.choices_seen == 0 and (facts.broken or facts.wrong_type):
         what = f"no JSON in the stream: {facts.broken}" if facts.broken else f"a {facts.wrong_type} in the stream"
-        return Judgement(reason=Reason.MALFORMED, alive=False, detail=what)
+        return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=what)
     how = "then [DONE] without finish_reason: interrupted" if facts.done else "then it was closed"
-    return Judgement(reason=Reason.NO_TOKEN, alive=False, detail=opened + how)
+    return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail=opened + how)
 
 
 def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at_s: float) -> Judgement:
@@ -102,9 +103,11 @@ def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at
         return _no_completion(payload)
     if not gathered.has_text:
         if gathered.wrong_type:
-            return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}")
+            return Judgement(
+                reason=ServerReason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}"
+            )
         if not gathered.completion_tokens and _no_message(payload["choices"]):
-            return Judgement(reason=Reason.EMPTY, alive=False, detail="no choice of the reply holds a message")
+            return Judgement(reason=ServerReason.EMPTY, alive=False, detail="no choice of the reply holds a message")
     return ended(gathered)
 
 
@@ -112,10 +115,10 @@ def _no_completion(payload: Json) -> Judgement:
     if isinstance(payload, dict):
         complaint = bare_complaint(payload)  # a gateway's own words, under 200
         reason = reason_of(200, complaint)
-        if complaint.message and reason is not Reason.SERVER_ERROR:
-            return Judgement(reason=reason, alive=alive_by(reason), detail=complaint.words)
+        if complaint.message and reason is not ServerReason.SERVER_ERROR:
+            return Judgement(reason=reason, alive=reason.row.alive, detail=complaint.words)
     what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
-    return Judgement(reason=Reason.MALFORMED, alive=False, detail=f"the reply is {what}")
+    return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=f"the reply is {what}")
 
 
 def _no_message(choices: list[Json]) -> bool:
@@ -128,34 +131,34 @@ def _no_message(choices: list[Json]) -> bool:
 
 def _blank(content_type: str, end: End) -> Judgement:
     if end is End.DEADLINE:
-        return Judgement(reason=Reason.NO_TOKEN, detail="headers came, the body never did")
+        return Judgement(reason=ServerReason.NO_TOKEN, detail="headers came, the body never did")
     if "event-stream" in content_type:
-        return Judgement(reason=Reason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
-    return Judgement(reason=Reason.MALFORMED, alive=False, detail="success, but an empty body")
+        return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
+    return Judgement(reason=ServerReason.MALFORMED, alive=False, detail="success, but an empty body")
 
 
 def _no_json(body: bytes, end: End) -> Judgement:
     text = body[:4096].decode("utf-8", "replace").lstrip("\ufeff").strip()
     if looks_like_html(text):
-        return Judgement(reason=Reason.MALFORMED, detail="HTTP 200 with a web page: " + complaint_of(body).words)
+        return Judgement(reason=ServerReason.MALFORMED, detail="HTTP 200 with a web page: " + complaint_of(body).words)
     if end is End.DEADLINE:
-        return Judgement(reason=Reason.NO_TOKEN, detail=f"the body stopped after {len(body)} bytes")
+        return Judgement(reason=ServerReason.NO_TOKEN, detail=f"the body stopped after {len(body)} bytes")
     alive = False if text.startswith(("{", "[")) else None
     what = "JSON that is cut off or broken" if alive is False else "no JSON"
-    return Judgement(reason=Reason.MALFORMED, alive=alive, detail=f"the reply is {what}: {one_line(text, 120)}")
+    return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail=f"the reply is {what}: {one_line(text, 120)}")
 
 
 def ended(gathered: Gathered) -> Judgement:
     """The judgement of a reply that came to its end: text, or which kind of none."""
     finish, tokens = gathered.finish_reason, gathered.completion_tokens
     if finish in _ERROR_FINISHES:
-        return Judgement(reason=Reason.SERVER_ERROR, alive=gathered.has_text, detail=f"finish_reason is {finish}")
+        return Judgement(reason=ServerReason.SERVER_ERROR, alive=gathered.has_text, detail=f"finish_reason is {finish}")
     if gathered.has_text:
-        return Judgement(reason=Reason.GARBAGE if gathered.is_garbage else Reason.OK, alive=True)
+        return Judgement(reason=ServerReason.GARBAGE if gathered.is_garbage else ServerReason.OK, alive=True)
     counted = "no token count" if tokens is None else f"{tokens} tokens counted"
     detail = f"finish_reason {one_line(finish, 40) if finish else 'missing'}, {counted}, no text"
     # The end token is a token, whether or not the server counts it.
     if finish in _STOP_FINISHES and (tokens or 0) <= 1 and gathered.pieces <= 1:
-        return Judgement(reason=Reason.INSTANT_STOP, alive=True, detail=detail)
+        return Judgement(reason=ServerReason.INSTANT_STOP, alive=True, detail=detail)
     nothing = tokens == 0 or (tokens is None and finish in (None, "load"))
-    return Judgement(reason=Reason.EMPTY, alive=False if nothing else None, detail=detail)
+    return Judgement(reason=ServerReason.EMPTY, alive=False if nothing else None, detail=detail)

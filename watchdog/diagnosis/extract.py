@@ -7,7 +7,9 @@ set beside the first miss.
 from __future__ import annotations
 
 from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
+from watchdog.kinds import GENERATION, KERNEL_LOG, REBOOTED, row_of
 from watchdog.model import Evidence, Incident, Observation, Severity, Verdict
+from watchdog.reasons import HostReason, ServerReason
 from watchdog.text import duration, gib
 from watchdog.vitals import JudgedGpu, Load, gpu_words, loads_of
 
@@ -23,14 +25,6 @@ FULL_PRESSURE = 5.0
 _LINK = ("pcie.", "mlx5.", "smmu.", "iommu.", "net.")
 _GPU = ("gpu.",)
 _STUCK = ("lockup", "hung_task", "oops", "panic", "serror", "hw.fatal", "mce")
-_ANSWERED = frozenset(
-    {
-        "ok", "low_memory", "key_refused", "host_key_changed", "host_key_unknown", "command_failed", "truncated",
-        "stderr", "no_permission", "no_journal", "empty_boot", "gap", "corrupt", "behind", "restarted", "refused",
-        "reset", "not_ssh",
-    }
-)  # fmt: skip
-"""Reasons of a reading that prove that something on the machine answered, be it only its kernel."""
 
 
 def host_facts(host: HostView, scene: Scene) -> dict[Fact, Seen]:
@@ -65,20 +59,19 @@ def _was_read(seen: Observation) -> bool:
 
 def _reachability(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     looks = [look for look in (host.vitals, host.kernel_log) if look is not None and look.at >= scene.incident.since]
-    if scene.incident.key == f"kernel_log/{host.name}" and scene.newest is not None:
+    if scene.incident.key == KERNEL_LOG.key(host.name) and scene.newest is not None:
         looks.append(scene.newest)
     if not looks:
         return {}
     newest = max(looks, key=lambda look: look.at)
     said = newest.summary.removeprefix(f"{host.name}: ").removeprefix("no vitals: ")
     seen = Seen(said, (Evidence(newest.at, host.name, said),))
-    if newest.reason in _ANSWERED or newest.verdict is Verdict.PASS:
+    fact = _fact(newest)
+    if fact is Fact.HOST_ANSWERS or newest.verdict is Verdict.PASS:
         return {Fact.HOST_ANSWERS: Seen(f"{host.name} itself answers")}
-    if newest.reason == "silent":
-        return {Fact.HOST_SILENT: seen}
-    if newest.reason == "timeout" and "logged in" in said:
+    if newest.reason == HostReason.TIMEOUT and "logged in" in said:
         return {Fact.HOST_ANSWERS: Seen(f"{host.name} answers, slowly")}
-    return {Fact.HOST_GONE: seen} if newest.reason in {"timeout", "unroutable"} else {}
+    return {fact: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
 
 
 def _gpu(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
@@ -103,7 +96,7 @@ def _memory(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
     found: dict[Fact, Seen] = {}
     if available is None or total is None or total <= 0:
         return found
-    if available < LOW_MEMORY * total or vitals.reason == "low_memory":
+    if available < LOW_MEMORY * total or vitals.reason == HostReason.LOW_MEMORY:
         words = f"{host.name} has {gib(available)} of {gib(total)} memory left"
         found[Fact.MEMORY_LOW] = Seen(words, evidence)
     some, full = numbers.get("memory_some_avg10", 0.0), numbers.get("memory_full_avg10", 0.0)
@@ -158,7 +151,7 @@ def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
         words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since, 0.0)}"
         found[Fact.REBOOTED] = Seen(words, vitals_evidence(host))
     for one in host.occurrences:
-        if one.reason == "host.rebooted" and one.opened_at > well:
+        if one.reason == REBOOTED.name and one.opened_at > well:
             how = one.summary.removeprefix(f"{host.name} restarted ")
             found[Fact.REBOOT_TOLD] = Seen(how, one.evidence[-1:])
             found.setdefault(Fact.REBOOTED, Seen(f"{host.name} restarted", ()))
@@ -182,33 +175,6 @@ def _beside(at: float, since: float, probe_s: float) -> str:
 REPEATED = 3
 """Windows in a row with a frozen counter before it is no long prefill any more (260k tokens took a GB10 550 s)."""
 
-_ONE_FACT = {
-    "refused": Fact.REFUSED,
-    "unreachable": Fact.UNREACHABLE,
-    "engine_dead": Fact.ENGINE_DEAD,
-    "loading": Fact.LOADING,
-    "upstream_down": Fact.UPSTREAM_DOWN,
-    "gateway_timeout": Fact.GATEWAY_TIMEOUT,
-    "auth": Fact.CONFIGURATION,
-    "bad_request": Fact.CONFIGURATION,
-    "not_found": Fact.CONFIGURATION,
-    "unknown_model": Fact.MODEL_GONE,
-    "instant_stop": Fact.NO_TEXT_MADE,
-    "empty": Fact.NO_TEXT_MADE,
-    "server_error": Fact.ERROR_ANSWER,
-    "reset": Fact.BROKEN_OFF,
-    "truncated": Fact.BROKEN_OFF,
-    "malformed": Fact.NOT_CHAT,
-    "dns": Fact.NAME_OR_TLS,
-    "tls": Fact.NAME_OR_TLS,
-    "frozen": Fact.STANDS_STILL,
-}
-UNANSWERED = frozenset({"no_reply", "no_token", "stalled", "gateway_timeout"})
-NOT_ITS_HEALTH = frozenset(
-    {"auth", "bad_request", "not_found", "unknown_model", "busy", "dns", "tls", "instant_stop", "malformed"}
-)
-"""Reasons that a sick machine does not cause: nothing on a host is blamed for them."""
-SPOKE_HTTP = frozenset({"no_token", "stalled", "truncated"})
 _COUNTERS = {
     "engine_frozen": Fact.FROZEN,
     "engine_lost": Fact.LOST,
@@ -225,21 +191,22 @@ def server_facts(scene: Scene) -> dict[Fact, Seen]:
         return {}
     reason, said = newest.reason, Seen(newest.summary)
     found: dict[Fact, Seen] = {}
-    if reason in _ONE_FACT:
-        found[_ONE_FACT[reason]] = said
-    if reason not in NOT_ITS_HEALTH and reason != "frozen":
+    fact, row = _fact(newest), row_of(newest.key, newest.reason)
+    if fact is not None:
+        found[fact] = said
+    if GENERATION.has(newest.key) and (row is None or row.sick):
         found[Fact.STOPPED] = said
-    if reason in UNANSWERED:
+    if row is not None and row.unanswered:
         found[Fact.UNANSWERED] = said
     for name, fact in _COUNTERS.items():
         if newest.measurements.get(name):
             found[fact] = Seen(_queue(newest))
-    if reason == "busy" and Fact.BUSY_COUNTER not in found:
+    if reason == ServerReason.BUSY and Fact.BUSY_COUNTER not in found:
         found[Fact.SAYS_BUSY] = said
     http = _http_up(newest)
     if http:
         found[Fact.HTTP_UP] = Seen(http)
-    elif reason in {"no_reply", "unreachable"}:
+    elif reason in {ServerReason.NO_REPLY, ServerReason.UNREACHABLE}:
         found[Fact.SILENT_API] = said
     if scene.incident.count >= REPEATED:
         found[Fact.REPEATED] = Seen(f"{scene.incident.count}")
@@ -250,9 +217,16 @@ def _http_up(newest: Observation) -> str:
     """How we know that HTTP is up, or "". An open port alone proves only the kernel."""
     if newest.measurements.get("engine_answered"):
         return "its metrics still answer"
-    if newest.reason in SPOKE_HTTP or newest.measurements.get("http_status") == 200:
+    row = row_of(newest.key, newest.reason)
+    if (row is not None and row.opened_reply) or newest.measurements.get("http_status") == 200:
         return "the HTTP reply opens"
     return ""
+
+
+def _fact(seen: Observation) -> Fact | None:
+    """The fact that the reason of an observation stands for."""
+    row = row_of(seen.key, seen.reason)
+    return Fact(row.fact) if row is not None and row.fact else None
 
 
 def _queue(newest: Observation) -> str:

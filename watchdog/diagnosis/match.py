@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from watchdog.diagnosis.extract import UNANSWERED, host_facts, loads_since, server_facts, vitals_evidence
+from watchdog.diagnosis.extract import host_facts, loads_since, server_facts, vitals_evidence
 from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
+from watchdog.kinds import kind_of
 from watchdog.model import Confidence, Diagnosis, Evidence, Nature, Verdict
+from watchdog.reasons import UNANSWERED, ServerReason
 from watchdog.vitals import Load, gpu_words
 
 _FROM_HOSTS = frozenset(
@@ -21,12 +23,12 @@ _FROM_HOSTS = frozenset(
 
 def diagnose(scene: Scene) -> Diagnosis | None:
     """What most likely lies behind the scene's incident; None for what explains itself (kernel lines, ourselves)."""
-    kind = scene.incident.key.partition("/")[0]
-    if scene.incident.nature is Nature.OCCURRENCE or scene.newest is None:
+    kind = kind_of(scene.incident.key)
+    if scene.incident.nature is Nature.OCCURRENCE or scene.newest is None or kind is None or not kind.is_diagnosed:
         return None
-    if kind in ("generation", "progress"):
+    if kind.label == "server":
         return _of_server(scene)
-    return _of_host(scene) if kind == "kernel_log" else None
+    return _of_host(scene)
 
 
 def matching(
@@ -131,7 +133,7 @@ def _servers(scene: Scene) -> dict[Fact, Seen]:
             found.setdefault(Fact.SERVERS_ALIVE, Seen(f"{name} on it still gives text"))
         elif seen.verdict is not Verdict.FAIL or seen.measurements.get("engine_answered"):
             continue
-        elif seen.reason == "unreachable":
+        elif seen.reason == ServerReason.UNREACHABLE:
             found.setdefault(Fact.SERVERS_UNREACHABLE, Seen(f"{name} on it cannot be reached"))
             found.setdefault(Fact.SERVERS_STOPPED, Seen(f"{name} on it cannot be reached"))
         elif seen.reason in UNANSWERED:

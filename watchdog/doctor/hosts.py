@@ -10,7 +10,8 @@ from watchdog.checks.examination import SAMPLE_LINES, Examined, examine
 from watchdog.clock import Clock
 from watchdog.config import HostSettings
 from watchdog.doctor.finding import Finding, Grade
-from watchdog.ssh import HostError, Reason
+from watchdog.reasons import HostReason
+from watchdog.ssh import HostError
 from watchdog.ssh.errors import Stage
 from watchdog.ssh.login import bound_line, open_line, options, public_line
 
@@ -20,7 +21,9 @@ CLOCK_WARN_S = 5.0
 CLOCK_FAIL_S = 60.0
 SAME_CLOCK_S = 2.0
 """Hosts whose clocks differ from ours by the same amount, give or take this, share one time, and we have another."""
-LOGIN_FAULTS = frozenset({Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.KEY_REFUSED, Reason.CONFIG})
+LOGIN_FAULTS = frozenset(
+    {HostReason.HOST_KEY_CHANGED, HostReason.HOST_KEY_UNKNOWN, HostReason.KEY_REFUSED, HostReason.CONFIG}
+)
 """Reasons found before, or instead of, a login."""
 
 
@@ -71,7 +74,7 @@ def _no_login(look: HostLook) -> Finding:
 def _way_in(look: HostLook) -> str:
     """The exact line that lets our key in, where the host refused it and the key is in a file."""
     host = look.host
-    if look.trouble is None or look.trouble.reason is not Reason.KEY_REFUSED or host.identity_file is None:
+    if look.trouble is None or look.trouble.reason is not HostReason.KEY_REFUSED or host.identity_file is None:
         return ""
     public = public_line(Path(host.identity_file).expanduser(), host.passphrase)
     line = bound_line(public) if host.forced_command else open_line(public)
@@ -91,7 +94,7 @@ def _login(look: HostLook) -> Finding:
             grade=Grade.FAIL,
             words="its key is bound to the installed reader, and the configuration does not say so",
             fix=f"Set `forced_command: true` for host {host.name}.",
-            reason=Reason.CONFIG.value,
+            reason=HostReason.CONFIG.value,
         )
     bound = "bound to the reader" if host.forced_command else "free to run other commands, which we never do"
     return Finding(

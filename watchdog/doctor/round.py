@@ -8,7 +8,7 @@ from pathlib import Path
 from watchdog.chat import ChatClient
 from watchdog.checks import examination
 from watchdog.clock import SystemClock
-from watchdog.completion.reason import Reason, one_line
+from watchdog.completion.judgement import one_line
 from watchdog.config import Config, ServerSettings
 from watchdog.doctor.finding import Ask, Finding, Grade
 from watchdog.doctor.hosts import examine_key, judge_hosts, look_at
@@ -16,6 +16,7 @@ from watchdog.doctor.machine import examine_own_clock, examine_python, examine_s
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
 from watchdog.errors import WatchdogError
 from watchdog.model import Severity, Verdict
+from watchdog.reasons import ServerReason
 from watchdog.standby import look
 
 # Servers: do they give text, and do key and model fit.
@@ -36,7 +37,7 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
             reason="config",
         )
     summary = outcome.summary(server.probe.timeout_s)
-    if outcome.reason is Reason.ASLEEP and not offer.lacks(server.model):
+    if outcome.reason is ServerReason.ASLEEP and not offer.lacks(server.model):
         return Finding(
             area="server",
             name=server.name,
@@ -45,7 +46,7 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
             reason=outcome.reason.value,
             seen=False,
         )
-    if outcome.verdict is Verdict.PASS and outcome.reason is Reason.OK:
+    if outcome.verdict is Verdict.PASS and outcome.reason is ServerReason.OK:
         engine = f" ({offer.engine})" if offer.engine else ""
         thinking = "; all of it thinking, which counts as alive" if examination.thought_only(outcome) else ""
         model = one_line(outcome.model or "the server's own", 80)

@@ -15,15 +15,16 @@ from watchdog.clock import Clock
 from watchdog.errors import StoreError
 from watchdog.ingest.incidents import Board, Draft
 from watchdog.ingest.self_report import Rehearsal, log_decisions, own_observation, rehearsal_messages
+from watchdog.kinds import DELIVERY, STORAGE
 from watchdog.message import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
-from watchdog.policy import DELIVERY_PREFIX, OUTBOX_LIMIT, AlertPlan, Standby
+from watchdog.policy import OUTBOX_LIMIT, AlertPlan, Standby
 from watchdog.store import Store
 
 __all__ = ["Ingest", "Rehearsal"]
 
 _log = structlog.get_logger(__name__)
-STORAGE_KEY = "self/storage"
+STORAGE_KEY = STORAGE.key()
 """Our own trouble with the disk."""
 KEEP_OBSERVATIONS_S = 30 * 86400.0
 KEEP_INCIDENTS_S = 400 * 86400.0
@@ -141,7 +142,7 @@ class Ingest:
         """A receiver has been failing for long, or works again: an incident of our own, told to the others."""
         summary = f"{receiver} cannot be reached: {detail}" if failing else f"{receiver} works again"
         verdict = Verdict.FAIL if failing else Verdict.PASS
-        key = DELIVERY_PREFIX + receiver
+        key = DELIVERY.key(receiver)
         if not failing and key not in self._board.tracks:
             return
         advice = "Messages for it are kept and tried again for days; the others get theirs at once."
@@ -150,7 +151,7 @@ class Ingest:
     async def gave_up(self, delivery: Delivery) -> None:
         """A message could not be delivered in all the time we try: tell the others."""
         found = own_observation(
-            f"{DELIVERY_PREFIX}{delivery.receiver}/gave_up",
+            DELIVERY.key(f"{delivery.receiver}/gave_up"),
             Verdict.FAIL,
             "gave_up",
             f"{delivery.receiver}: gave up on “{delivery.title}” after {delivery.attempt} attempts",
@@ -221,7 +222,7 @@ class Ingest:
             f"{receiver}: {waiting} messages wait, no more are taken" if full else f"{receiver}: there is room again"
         )
         await self._own(
-            f"{DELIVERY_PREFIX}{receiver}/full",
+            DELIVERY.key(f"{receiver}/full"),
             Verdict.FAIL if full else Verdict.PASS,
             "outbox_full",
             summary,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from watchdog.diagnosis import HostView, Scene, diagnose
+from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, VITALS, kind_of
 from watchdog.message import Redactor
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
-from watchdog.policy import BLIND_PREFIX, AlertPlan
+from watchdog.policy import AlertPlan
+from watchdog.reasons import OwnReason
 from watchdog.text import clean_line
-
-_KINDS = ("generation", "progress", "kernel_log", "vitals")
 
 
 class Scenery:
@@ -23,7 +23,7 @@ class Scenery:
 
     def note(self, observation: Observation) -> None:
         """Take one observation in."""
-        if observation.nature is Nature.CONDITION and observation.key.partition("/")[0] in _KINDS:
+        if observation.nature is Nature.CONDITION and kind_of(observation.key) not in (None, FOLLOW):
             self._newest[observation.key] = observation
 
     def forget(self, plan: AlertPlan) -> None:
@@ -35,7 +35,7 @@ class Scenery:
         name = observation.labels.get("host")
         if observation.nature is not Nature.OCCURRENCE or name is None:
             return observation
-        host = HostView(name=name, vitals=self._newest.get(f"vitals/{name}"))
+        host = HostView(name=name, vitals=self._newest.get(VITALS.key(name)))
         return replace(observation, evidence=host.noted(observation.evidence)) if host.clock_offset_s else observation
 
     def diagnosed(self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float) -> Incident:
@@ -49,10 +49,10 @@ class Scenery:
     def concerned(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
         """Keys of the open incidents whose diagnosis may change by `observation`: those of the servers on its host."""
         host = observation.labels.get("host")
-        if host is None or not others or observation.key.startswith(("generation/", "progress/")):
+        if host is None or not others or any(kind.has(observation.key) for kind in OF_SERVERS):
             return []
         servers = [server for server, hosts in plan.runs_on.items() if host in hosts]
-        keys = [f"{kind}/{server}" for server in servers for kind in ("generation", "progress")]
+        keys = [kind.key(server) for server in servers for kind in OF_SERVERS]
         return [key for key in keys if key in others and key != observation.key]
 
     def _scene(
@@ -64,16 +64,16 @@ class Scenery:
         hosts = tuple(
             HostView(
                 name=name,
-                vitals=self._newest.get(f"vitals/{name}"),
-                kernel_log=self._newest.get(f"kernel_log/{name}"),
+                vitals=self._newest.get(VITALS.key(name)),
+                kernel_log=self._newest.get(KERNEL_LOG.key(name)),
                 occurrences=tuple(
                     one for one in opened if one.nature is Nature.OCCURRENCE and one.labels.get("host") == name
                 ),
             )
             for name in names
         )
-        seen = [self._newest.get(f"generation/{name}") for name, on in plan.runs_on.items() if about in on]
-        road = next((one for one in opened if one.key.startswith(BLIND_PREFIX) and one.reason == "blind"), None)
+        seen = [self._newest.get(GENERATION.key(name)) for name, on in plan.runs_on.items() if about in on]
+        road = next((one for one in opened if BLIND.has(one.key) and one.reason == OwnReason.BLIND), None)
         return Scene(
             incident=incident,
             newest=newest,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
 from watchdog.ingest.context import Scenery, Strikes, made_safe
+from watchdog.kinds import BLIND
 from watchdog.message import Redactor, render
 from watchdog.model import (
     Incident,
@@ -42,7 +43,6 @@ from watchdog.policy import (
     incident_id,
     may_inhibit,
 )
-from watchdog.policy.plan import BLIND_PREFIX
 from watchdog.store import Commit, Queued
 from watchdog.tracker import Step, retired, step
 
@@ -131,7 +131,7 @@ class Board:
             draft.observations.append(observation)
             self._scenery.note(observation)
             self._track(observation, now, draft)
-            blind = blind_observation(observation, was_blind=BLIND_PREFIX + observation.key in self.tracks)
+            blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
             if blind is not None:
                 self._track(blind, now, draft)
             for key in self._scenery.concerned(observation, self.plan, self.open):
@@ -202,7 +202,7 @@ class Board:
 
     def _keep_state(self, key: str, state: TrackState, draft: Draft) -> None:
         before = self.tracks.get(key)
-        over = state.phase is Phase.OK and (state.nature is Nature.OCCURRENCE or key.startswith(BLIND_PREFIX))
+        over = state.phase is Phase.OK and (state.nature is Nature.OCCURRENCE or BLIND.has(key))
         if over:
             # An occurrence that is over, or sight that came back, leaves nothing to track: keys must not pile up.
             if self.tracks.pop(key, None) is not None:

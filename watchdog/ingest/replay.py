@@ -10,10 +10,10 @@ from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from watchdog.completion.reason import Reason, severity_of
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.errors import WatchdogError
 from watchdog.ingest.incidents import Board, Draft
+from watchdog.kinds import GENERATION, KERNEL_LOG, kind_of, row_of
 from watchdog.message import Redactor
 from watchdog.model import (
     Evidence,
@@ -33,8 +33,6 @@ from watchdog.policy import AlertPlan, Target
 DAY_S = 86400.0
 SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 """The day of times that have none."""
-NAMED = {"generation": "server", "progress": "server", "kernel_log": "host", "follow": "host", "vitals": "host"}
-"""First part of a key → the label that its second part is the value of."""
 W = TypeVar("W", bound=StrEnum)
 
 
@@ -143,21 +141,21 @@ def _moment(value: Any, before: float) -> float:
 
 
 def _severity_of(key: str, reason: str) -> Severity:
-    """What a generation check would say of `reason`; what nobody knows pages."""
-    known = key.startswith("generation/") and reason in tuple(Reason)
-    return severity_of(Reason(reason)) if known else Severity.PAGE
+    """What a check would say of `reason`; what nobody knows pages."""
+    row = row_of(key, reason) if GENERATION.has(key) else None
+    return Severity.PAGE if row is None else row.severity
 
 
 def _nature_of(key: str) -> Nature:
     """A key below a host's kernel log is something that happened there."""
-    return Nature.OCCURRENCE if key.startswith("kernel_log/") and key.count("/") >= 2 else Nature.CONDITION
+    return Nature.OCCURRENCE if KERNEL_LOG.has(key) and key.count("/") >= 2 else Nature.CONDITION
 
 
 def labels_of(key: str) -> dict[str, str]:
     """The labels that a check would give, as far as its key says them."""
-    kind, *rest = key.split("/", 3)
-    labels = {NAMED[kind]: rest[0]} if kind in NAMED and rest else {}
-    if kind == "kernel_log":
+    kind, (_, *rest) = kind_of(key), key.split("/", 3)
+    labels: dict[str, str] = {kind.label: rest[0]} if kind is not None and rest else {}
+    if kind is not None and kind.has_occurrences:
         labels |= dict(zip(("kind", "device"), rest[1:], strict=False))
     return labels
 

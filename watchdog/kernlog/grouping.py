@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from watchdog.kernlog.correlation import Aftermath, Bursts, Records
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
+from watchdog.kinds import KERNEL_LOG
 from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdict
 
 MAX_LINES_SHOWN = 10
@@ -138,7 +139,7 @@ def _observation(host: str, key: tuple[str, str], group: _Group, now: float, sup
     kind, device = key
     times = {"first_at": group.first_at, "last_at": group.last_at}
     return Observation(
-        key=f"kernel_log/{host}/{kind}/{device}",
+        key=KERNEL_LOG.key(host, kind, device),
         verdict=Verdict.FAIL,
         reason=kind,
         severity=group.severity,
@@ -176,7 +177,7 @@ def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -
     gravest_first = sorted(spoke, key=lambda pair: -pair[1].severity.rank)
     listed = ", ".join(f"{kind} ×{count}" for kind, count in kinds.most_common(8))
     return Observation(
-        key=f"kernel_log/{host}/{HISTORY}/-",
+        key=KERNEL_LOG.key(host, HISTORY, "-"),
         verdict=Verdict.FAIL,
         reason=HISTORY,
         severity=Severity.INFO,

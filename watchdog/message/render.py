@@ -6,17 +6,17 @@ The last line, `incident <id> · attempt <n>`, and a word about lateness are add
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from watchdog.kinds import BLIND, SELF_LOOK_AT, kind_of
 from watchdog.message.redaction import Redactor
 from watchdog.model import Cause, Delivery, Evidence, Incident, Nature, NotificationKind, StepReason, Text
 from watchdog.text import clean_block, clean_line, duration, shortened, timestamp
 
 # The two messages of a test alert: real enough to prove the road, plain enough to frighten nobody.
 
-TEST_KEY = "self/test"
 """The key of a test alert; it has no incident in the store."""
 
 
@@ -100,14 +100,6 @@ _LATE_S = 60.0
 _LINE_COUNT = re.compile(r", (?:at least )?\d+ lines?\b")
 """The count of the newest batch in the words of a kernel occurrence; the incident's own says more."""
 
-_LOOK_AT: Mapping[str, str] = {
-    "generation": "the log of the server process, and GPU use and power on its hosts",
-    "progress": "the server's running requests, and GPU use and power on its hosts",
-    "kernel_log": "the kernel log of {host} (journalctl -k, dmesg), also of the boot before",
-    "vitals": "memory, GPU and uptime of {host}",
-    "self": "`inference-watchdog status` and the log of inference-watchdog itself",
-}
-
 
 def subject_of(incident: Incident) -> str:
     """Who it is about, in one word: the server, else the host, else the receiver, else the key."""
@@ -156,7 +148,8 @@ def _short(incident: Incident) -> str:
 
 
 def _asks_for_text(incident: Incident) -> bool:
-    return incident.key.startswith("generation/")
+    kind = kind_of(incident.key)
+    return kind is not None and kind.asks_for_text
 
 
 def _class(incident: Incident) -> str:
@@ -184,7 +177,7 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
         return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}{last}"
     since, lasted = timestamp(incident.since, now, zone), duration(now - incident.since)
     plural = "" if incident.count == 1 else "s"
-    if incident.key.startswith("self/blind/"):
+    if BLIND.has(incident.key):
         counted = f"{incident.count} blind check{plural}"
     else:
         counted = f"{incident.count} failed {'probe' if _asks_for_text(incident) else 'check'}{plural}"
@@ -209,8 +202,8 @@ def _cause(incident: Incident) -> list[str]:
 def _what_next(incident: Incident) -> list[str]:
     """The lines about what to do, and where to look."""
     found = incident.diagnosis
-    kind = incident.key.partition("/")[0]
-    look = _LOOK_AT.get(kind, "").format(host=incident.labels.get("host", "the host"))
+    kind = kind_of(incident.key)
+    look = SELF_LOOK_AT if kind is None else kind.look_at.format(host=incident.labels.get("host", "the host"))
     advice = shortened(clean_line(incident.advice), 400)
     if found is not None and found.look_at:
         look = found.look_at

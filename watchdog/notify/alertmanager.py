@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from watchdog.config import ReceiverSettings
+from watchdog.kinds import TEST
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
 from watchdog.text import clean_line
@@ -122,7 +123,7 @@ def _alert_name(key: str) -> str:
 
 def _rehearsal_alert(delivery: Delivery, text: Text, now: float) -> dict[str, Any]:
     return {
-        "labels": {"alertname": "InferenceWatchdogTest", "severity": delivery.severity.value, "check": "self/test"},
+        "labels": {"alertname": "InferenceWatchdogTest", "severity": delivery.severity.value, "check": TEST.key()},
         "annotations": {"summary": text.title, "description": text.body, "incident": delivery.incident_id},
         "startsAt": _stamp(delivery.created_at),
         "endsAt": _stamp(now if delivery.kind.is_end else now + VALID_S),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from watchdog import kinds
 from watchdog.model import Verdict
 from watchdog.store import Reader, Sample
 from watchdog.text import quantile
@@ -77,7 +78,7 @@ def _slower(measure: str, values: list[float | None], ratio: Callable[[float, fl
 
 MOST_SERVERS = 50
 """A week of one server is 5,000 rows; with more servers than this a status must not read them all."""
-GENERATION = "generation/"
+GENERATION = kinds.GENERATION.key("")
 
 
 def drifts(reader: Reader, keys: Iterable[str], now: float) -> dict[str, Drift]:

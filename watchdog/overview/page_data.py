@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from watchdog import kinds
+from watchdog.kinds import KINDS
 from watchdog.model import Incident, Silence
 from watchdog.overview.drift import GENERATION
 from watchdog.overview.statistics import Length, Series, Span, series_of, span_of
@@ -15,7 +17,7 @@ from watchdog.store.reader import KeyView
 
 MOST_PLOTTED = 10
 """With more servers than this only the chosen one is plotted."""
-KERNEL_LOG = "kernel_log/"
+KERNEL_LOG = kinds.KERNEL_LOG.key("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Scene:
 
     def incidents_of(self, label: str, name: str) -> tuple[Incident, ...]:
         """The incidents of the time that concern the server or host `name`, newest first."""
-        keys = {"server": ("generation/", "progress/"), "host": ("kernel_log/", "follow/", "vitals/")}[label]
+        keys = tuple(f"{kind.name}/" for kind in KINDS if kind.label == label)
         return tuple(
             one for one in self.incidents if one.labels.get(label) == name or any(one.key == key + name for key in keys)
         )

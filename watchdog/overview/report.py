@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from watchdog.completion.reason import Reason
+from watchdog import kinds
+from watchdog.kinds import is_own
 from watchdog.model import DeliveryState, Incident, IncidentStatus, Nature, Severity, Verdict
 from watchdog.overview.drift import GENERATION
 from watchdog.overview.statistics import Series, Share, Span, Spread, series_of
 from watchdog.overview.status import diagnosis_json
+from watchdog.reasons import ServerReason
 from watchdog.store import BlindWindow, DeliveryView, Reader
 
 DAY_S = 86400.0
-KERNEL_LOG = "kernel_log/"
+KERNEL_LOG = kinds.KERNEL_LOG.key("")
 UNASKED = frozenset({"shutdown", "asleep"})
 """Reasons of observations that sent no request."""
 
@@ -87,7 +89,7 @@ def report_of(reader: Reader, span: Span) -> Report:
     keys, incidents = reader.keys(), reader.incidents(span.since_at, span.until_at)
     servers = [key for key in keys if key.startswith(GENERATION)]
     hosts = [key for key in keys if key.startswith(KERNEL_LOG) and "/" not in key.removeprefix(KERNEL_LOG)]
-    conditions = [one for one in incidents if one.nature is Nature.CONDITION and not one.key.startswith("self/")]
+    conditions = [one for one in incidents if one.nature is Nature.CONDITION and not is_own(one.key)]
     ended = [one for one in conditions if one.status is IncidentStatus.RESOLVED and one.closed_at is not None]
     return Report(
         span=span,
@@ -113,7 +115,7 @@ def _server(key: str, reader: Reader, span: Span) -> ServerFigures:
         answered=Share(passes, told),
         unknowns=len(samples) - told,
         instant_stops=Share(cost.resent_probes, told),
-        busy=Share(reasons[Reason.BUSY.value], told),
+        busy=Share(reasons[ServerReason.BUSY.value], told),
         reasons=dict(reasons.most_common()),
         requests=sum(one.reason not in UNASKED for one in samples) + cost.resent,
         tokens=cost.completion_tokens,

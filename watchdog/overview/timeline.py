@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from watchdog.kinds import BLIND
 from watchdog.model import Incident
 from watchdog.overview.drift import GENERATION
 from watchdog.overview.format import counted
@@ -46,7 +47,7 @@ def _bars(scene: Scene, label: str, key: str, name: str) -> list[Bar]:
         if (one.ended_at or now) > since
     ]
     incidents = sorted(scene.incidents_of(label, name), key=lambda one: (one.severity.rank, one.since))
-    bars += [_bar(one, now) for one in incidents if not one.key.startswith("self/blind/")]
+    bars += [_bar(one, now) for one in incidents if not BLIND.has(one.key)]
     return _merged(bars, scene.span.length_s / 500)
 
 

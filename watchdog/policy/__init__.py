@@ -15,7 +15,7 @@ from watchdog.policy.decision import (
     inhibitor_of,
     may_inhibit,
 )
-from watchdog.policy.plan import BLIND_PREFIX, DELIVERY_PREFIX, AlertPlan, Target
+from watchdog.policy.plan import AlertPlan, Target
 from watchdog.policy.retry import Fate, Waiting, fate, pause_s, row_pause_s
 from watchdog.policy.silences import (
     LABELS,
@@ -28,8 +28,6 @@ from watchdog.policy.silences import (
 )
 
 __all__ = [
-    "BLIND_PREFIX",
-    "DELIVERY_PREFIX",
     "ID_MARK",
     "LABELS",
     "OUTBOX_LIMIT",

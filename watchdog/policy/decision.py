@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from watchdog.kinds import BLIND, KERNEL_LOG, is_own, kind_of, row_of
 from watchdog.model import (
     Incident,
     IncidentStatus,
@@ -26,19 +27,11 @@ from watchdog.model import (
     TransitionKind,
     Verdict,
 )
-from watchdog.policy.plan import BLIND_PREFIX, AlertPlan
+from watchdog.policy.plan import AlertPlan
 from watchdog.policy.silences import maintained_by, silenced_by
+from watchdog.reasons import OwnReason
 
 # What explains what: incidents that fold into another one, and what an unknown observation says about our sight.
-
-HOST_DOWN_REASONS = frozenset({"silent", "unroutable", "refused"})
-"""Reasons of `kernel_log/<host>` that mean the whole machine cannot be reached (design §5.2)."""
-OWN_ROAD_REASON = "blind"
-"""Reason of an unknown observation when our own road to the network is gone (design §5.1)."""
-NEVER_BLIND_REASONS = frozenset({"shutdown", "asleep"})
-"""Unknown observations that say nothing about our sight: we are stopping; an on-demand server holds no model."""
-NEVER_BLIND_KEYS = ("self/", "vitals/")
-"""Keys whose blindness is no incident: vitals are evidence, `kernel_log/<host>` speaks of a host that is not read."""
 
 
 def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: AlertPlan) -> Incident | None:
@@ -64,12 +57,12 @@ def may_inhibit(incident: Incident) -> bool:
 
 
 def _is_host_down(incident: Incident) -> bool:
-    kind, _, host = incident.key.partition("/")
-    return kind == "kernel_log" and "/" not in host and incident.reason in HOST_DOWN_REASONS
+    row = row_of(incident.key, incident.reason)
+    return incident.key == KERNEL_LOG.key(KERNEL_LOG.target_of(incident.key)) and row is not None and row.host_down
 
 
 def _is_own_road(incident: Incident) -> bool:
-    return incident.key.startswith(BLIND_PREFIX) and incident.reason == OWN_ROAD_REASON
+    return BLIND.has(incident.key) and incident.reason == OwnReason.BLIND
 
 
 def blind_observation(observation: Observation, *, was_blind: bool) -> Observation | None:
@@ -78,14 +71,15 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
     None if it says nothing: a key that never was unknown needs no pass, and our own stopping is no blindness.
     """
     unknown = observation.verdict is Verdict.UNKNOWN
-    if observation.key.startswith(NEVER_BLIND_KEYS) or (unknown and observation.reason in NEVER_BLIND_REASONS):
+    kind, row = kind_of(observation.key), row_of(observation.key, observation.reason)
+    if is_own(observation.key) or (kind is not None and not kind.says_blindness) or not (unknown or was_blind):
         return None
-    if not unknown and not was_blind:
+    if unknown and row is not None and not row.blind:
         return None
     summary = f"blind to {observation.key}: {observation.summary}" if unknown else f"{observation.key} seen again"
     return replace(
         observation,
-        key=BLIND_PREFIX + observation.key,
+        key=BLIND.key(observation.key),
         verdict=Verdict.FAIL if unknown else Verdict.PASS,
         severity=Severity.WARN,
         nature=Nature.CONDITION,
@@ -119,7 +113,7 @@ def held_for_the_first(incident: Incident, standby: Standby | None, now: float) 
     While the first one speaks, all is its to tell. When it has fallen silent, what it had time to tell is held for an
     hour more: nobody is woken twice by the same trouble, and one that lasts is not forgotten.
     """
-    if standby is None or incident.key.startswith("self/"):
+    if standby is None or is_own(incident.key):
         return False
     if standby.speaks:
         return True

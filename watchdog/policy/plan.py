@@ -6,13 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from watchdog.config import AlertingSettings, Config, KernelLogSettings, ProbeSettings, ReceiverSettings, VitalsSettings
+from watchdog.kinds import BLIND, BUILT, DELIVERY, KINDS, is_own
 from watchdog.model import Maintenance, Severity, Thresholds
 from watchdog.policy.silences import maintenance_of
-
-BLIND_PREFIX = "self/blind/"
-"""What follows is the key that we could not tell about three times in a row."""
-DELIVERY_PREFIX = "self/delivery/"
-"""What follows is the name of the receiver that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +43,11 @@ class AlertPlan:
         """The plan of `config`: one target per check that it asks for."""
         every = tuple(receiver.name for receiver in config.receivers)
         targets = []
-        for server in config.servers:
-            limits = _thresholds(server.probe.failures, server.probe.successes, config.alerting)
-            heard = server.receivers or every
-            targets += [Target(f"{kind}/{server.name}", limits, heard) for kind in ("generation", "progress")]
-        for host in config.hosts:
-            heard = host.receivers or every
-            for kind, counts in (
-                ("kernel_log", host.kernel_log),
-                ("follow", host.kernel_log),
-                ("vitals", host.vitals),
-            ):
+        for kind in KINDS:
+            for one in kind.targets(config):
+                counts = kind.settings_of(one)
                 limits = _thresholds(counts.failures, counts.successes, config.alerting)
-                targets.append(Target(f"{kind}/{host.name}", limits, heard))
+                targets.append(Target(kind.key(one.name), limits, one.receivers or every))
         return cls(
             targets=tuple(targets),
             receivers=config.receivers,
@@ -70,7 +58,7 @@ class AlertPlan:
 
     def target_of(self, key: str) -> Target | None:
         """The most specific target that covers `key`, or None. What we could not see is heard by who hears of it."""
-        key = key.removeprefix(BLIND_PREFIX)
+        key = BLIND.subject_of(key)
         prefix = key
         while prefix:
             target = self._by_prefix.get(prefix)
@@ -81,17 +69,17 @@ class AlertPlan:
 
     def covers(self, key: str) -> bool:
         """Whether `key` is still watched: a target of the plan, or the watchdog itself."""
-        key = key.removeprefix(BLIND_PREFIX)
-        if key.startswith(DELIVERY_PREFIX):
-            name = key.removeprefix(DELIVERY_PREFIX).partition("/")[0]
+        key = BLIND.subject_of(key)
+        if DELIVERY.has(key):
+            name = DELIVERY.subject_of(key).partition("/")[0]
             return any(receiver.name == name for receiver in self.receivers)
-        return key.startswith("self/") or self.target_of(key) is not None
+        return is_own(key) or self.target_of(key) is not None
 
     def thresholds_for(self, key: str) -> Thresholds:
         """How `key` is tracked. The watchdog knows its own troubles at first sight; blindness needs three in a row."""
-        if key.startswith(BLIND_PREFIX):
+        if BLIND.has(key):
             return Thresholds(failures=3, successes=1, flap_failures=0)
-        if key.startswith("self/"):
+        if is_own(key):
             quiet_s = self.alerting.occurrence_quiet_s
             return Thresholds(failures=1, successes=1, flap_failures=0, occurrence_quiet_s=quiet_s)
         target = self.target_of(key)
@@ -104,7 +92,7 @@ class AlertPlan:
         """
         target = self.target_of(check_key)
         named = target.receivers if target else tuple(receiver.name for receiver in self.receivers)
-        deaf = labels.get("receiver") if check_key.startswith(DELIVERY_PREFIX) else None
+        deaf = labels.get("receiver") if DELIVERY.has(check_key) else None
         return tuple(
             receiver.name
             for receiver in self.receivers
@@ -158,18 +146,11 @@ def listeners(names: Iterable[str], receivers: Iterable[Listener]) -> tuple[List
 def plan(config: Config) -> tuple[PlannedCheck, ...]:
     """Every check of `config`: `generation/<server>`, then `kernel_log/<host>` and `vitals/<host>`, in file order."""
     everyone = tuple(_listener(receiver) for receiver in config.receivers)
-    generation = [
-        _planned(f"generation/{server.name}", server.probe, listeners(server.receivers, everyone))
-        for server in config.servers
-    ]
-    kernel_log = [
-        _planned(f"kernel_log/{host.name}", host.kernel_log, listeners(host.receivers, everyone))
-        for host in config.hosts
-    ]
-    vitals = [
-        _planned(f"vitals/{host.name}", host.vitals, listeners(host.receivers, everyone)) for host in config.hosts
-    ]
-    return (*generation, *kernel_log, *vitals)
+    return tuple(
+        _planned(kind.key(one.name), kind.settings_of(one), listeners(one.receivers, everyone))
+        for kind in BUILT
+        for one in kind.targets(config)
+    )
 
 
 def _listener(receiver: ReceiverSettings) -> Listener:

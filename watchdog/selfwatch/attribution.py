@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from watchdog.kinds import is_own, row_of
 from watchdog.model import Evidence, Nature, Observation, Verdict
+from watchdog.reasons import OwnReason
 from watchdog.text import duration
 
 # Is the trouble ours? Judges one look around: who answers a knock, and does the router (docs/decisions/0005).
@@ -195,31 +197,17 @@ def gap_between(before: Reading, after: Reading, expected_s: float) -> Gap | Non
     return None
 
 
-BLIND = "blind"
-"""Reason of an observation when our own road is down (design §5.1)."""
-CLOCK_JUMP = "clock_jump"
-"""Reason of an observation when we slept, or the clock was set."""
-
-ROAD_REASONS = {
-    "generation": frozenset({"unreachable", "dns"}),
-    "kernel_log": frozenset({"timeout", "unroutable", "dns", "jump"}),
-    "follow": frozenset({"timeout", "unroutable", "dns", "jump"}),
-    "vitals": frozenset({"timeout", "unroutable", "dns", "jump"}),
-}
-"""Kind of check → reasons that our own road could explain. A refused or silent port was reached: never among them."""
-
-
 def concerns_road(observation: Observation) -> bool:
     """Whether a lost road of our own could explain `observation`."""
-    reasons = ROAD_REASONS.get(observation.key.partition("/")[0], frozenset())
-    return _is_excusable(observation) and observation.reason in reasons
+    row = row_of(observation.key, observation.reason)
+    return _is_excusable(observation) and row is not None and row.own_network
 
 
 def excused_by_road(observation: Observation, road: Road, now: float) -> Observation:
     """`observation` if our road stands or nobody knows; else what we can say without it: we are blind."""
     if not road.state.excuses or not concerns_road(observation):
         return observation
-    return _unknown(observation, BLIND, road.why, road.advice, now)
+    return _unknown(observation, OwnReason.BLIND, road.why, road.advice, now)
 
 
 def excused_by_gap(observation: Observation, gap: Gap, now: float, *, settling: bool) -> Observation:
@@ -227,7 +215,7 @@ def excused_by_gap(observation: Observation, gap: Gap, now: float, *, settling: 
     if not _is_excusable(observation):
         return observation
     if gap.covers(observation.at, now) or (settling and concerns_road(observation)):
-        return _unknown(observation, CLOCK_JUMP, gap.words, "", now)
+        return _unknown(observation, OwnReason.CLOCK_JUMP, gap.words, "", now)
     return observation
 
 
@@ -236,7 +224,7 @@ def _is_excusable(observation: Observation) -> bool:
     return (
         observation.nature is Nature.CONDITION
         and observation.verdict is not Verdict.PASS
-        and not observation.key.startswith("self/")
+        and not is_own(observation.key)
     )
 
 

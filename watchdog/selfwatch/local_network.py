@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from watchdog.config import Config, HostSettings
+from watchdog.kinds import GENERATION, KERNEL_LOG, OF_HOSTS
 from watchdog.selfwatch.attribution import Answer, Knock, Look
 
 ROUTER_PORTS = (53, 80, 443, 22)
@@ -284,11 +285,11 @@ def doors_of(config: Config) -> Mapping[str, Door]:
         parts = urlsplit(server.base_url)
         if parts.hostname:
             port = parts.port or (443 if parts.scheme == "https" else 80)
-            doors[f"generation/{server.name}"] = Door(parts.hostname, port)
+            doors[GENERATION.key(server.name)] = Door(parts.hostname, port)
     by_name = {host.name: host for host in config.hosts}
     for host in config.hosts:
-        for kind in ("kernel_log", "follow", "vitals"):
-            doors[f"{kind}/{host.name}"] = _door_of(host, by_name)
+        for kind in OF_HOSTS:
+            doors[kind.key(host.name)] = _door_of(host, by_name)
     return doors
 
 
@@ -309,10 +310,10 @@ def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str,
 
     `intervals` are those of the checks that run, in seconds.
     """
-    longest = {f"generation/{server.name}": server.probe.timeout_s for server in config.servers}
+    longest = {GENERATION.key(server.name): server.probe.timeout_s for server in config.servers}
     for host in config.hosts:
         log = host.kernel_log
-        longest[f"kernel_log/{host.name}"] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
+        longest[KERNEL_LOG.key(host.name)] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
     return {
         key: interval_s + longest.get(key, max(OTHER_RUN_S, interval_s)) + LATE_GRACE_S
         for key, interval_s in intervals.items()

@@ -13,8 +13,10 @@ from watchdog.config import Config
 from watchdog.errors import StoreError
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
+from watchdog.kinds import LATE, LOOP, ROAD, kind_of
 from watchdog.model import CheckResult, Nature, Observation, Verdict
-from watchdog.selfwatch.attribution import CLOCK_JUMP, Gap, GapKind
+from watchdog.reasons import OwnReason
+from watchdog.selfwatch.attribution import Gap, GapKind
 from watchdog.selfwatch.clock_gaps import GRACE_S, Clocks
 from watchdog.selfwatch.local_network import Neighbourhood, doors_of, late_after_s
 from watchdog.selfwatch.own_network import OwnRoad
@@ -22,9 +24,8 @@ from watchdog.store import Store
 
 log = structlog.get_logger("selfwatch")
 
-ROAD_KEY = "self/road"
-LOOP_KEY = "self/loop"
-LATE_PREFIX = "self/late/"
+ROAD_KEY = ROAD.key()
+LOOP_KEY = LOOP.key()
 FEEL_S = 5.0
 """A pause is noticed that lasts `sight.STALL_S` longer than this; every look wakes an idle process."""
 SURVEY_S = 900.0
@@ -173,7 +174,7 @@ class SelfWatch:
             news.cancel()
 
     async def _tell_gap(self, gap: Gap) -> None:
-        await self._record(gap.began_at, gap.ended_at, f"{CLOCK_JUMP}: {gap.words}")
+        await self._record(gap.began_at, gap.ended_at, f"{OwnReason.CLOCK_JUMP}: {gap.words}")
         if gap.kind is GapKind.STALLED:
             seen = own_observation(
                 LOOP_KEY,
@@ -213,15 +214,15 @@ class SelfWatch:
         late = self._lateness()
         for key in sorted(late ^ self._late):
             is_late = key in late
-            kind, _, name = key.partition("/")
+            kind = kind_of(key)
             seen = own_observation(
-                LATE_PREFIX + key,
+                LATE.key(key),
                 Verdict.FAIL if is_late else Verdict.PASS,
                 "late" if is_late else "ok",
                 f"no result of {key} for too long: it is not being watched" if is_late else f"{key} is watched again",
                 self._clock.wall(),
                 advice="Look at the log of inference-watchdog, and at this machine's load.",
-                labels={"server" if kind == "generation" else "host": name},
+                labels={} if kind is None else {kind.label: kind.target_of(key)},
             )
             await self._ingest.take(seen.key, CheckResult((seen,)))
         self._late = late

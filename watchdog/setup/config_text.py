@@ -11,7 +11,7 @@ from watchdog.setup.receiver import NewReceiver
 from watchdog.setup.server import NewServer
 
 PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9_./:@~-]*|[0-9]+(?:\.[0-9]+){3}")
-SPECIAL = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+SPECIAL = frozenset({"~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
 HEAD = """\
 # Written by `inference-watchdog init`; it is yours to change. docs/reference.md lists every key, and

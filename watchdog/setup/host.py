@@ -14,9 +14,10 @@ from watchdog.config import HostSettings
 from watchdog.errors import WatchdogError
 from watchdog.loading.cross_checks import NAME
 from watchdog.loading.hosts import USER, is_host
+from watchdog.reasons import HostReason
 from watchdog.setup.files import PRIVATE, PUBLIC, Places, append_line, read, write
 from watchdog.setup.prompts import Talk
-from watchdog.ssh import HostError, Reason
+from watchdog.ssh import HostError
 from watchdog.ssh.host_key import OfferedKey, Standing, known_keys, offered_key, pattern, standing
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
 
@@ -24,7 +25,16 @@ CLOCK_S = 5.0
 HOST = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<user>[^@\s:/=]+)@(?P<address>\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?"
 )
-MISTYPED = frozenset({Reason.DNS, Reason.REFUSED, Reason.TIMEOUT, Reason.UNROUTABLE, Reason.SILENT, Reason.NOT_SSH})
+MISTYPED = frozenset(
+    {
+        HostReason.DNS,
+        HostReason.REFUSED,
+        HostReason.TIMEOUT,
+        HostReason.UNROUTABLE,
+        HostReason.SILENT,
+        HostReason.NOT_SSH,
+    }
+)
 """What a wrong address or port looks like."""
 CONSOLE = "ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
 
@@ -162,7 +172,7 @@ def _trust(host: HostSettings, access: Access, talk: Talk) -> bool:
         talk.note(f"Compare it on the machine's own console: {command}")
     if not talk.agree("Is it the same? Trust it?", default=bool(sure)):
         talk.problem(
-            f"its host key {offered.fingerprint} is not trusted ({Reason.HOST_KEY_UNKNOWN.value})",
+            f"its host key {offered.fingerprint} is not trusted ({HostReason.HOST_KEY_UNKNOWN.value})",
             f"Compare it on the machine's console: `{command}`; then run this again and say yes.",
             about=about,
         )
@@ -175,7 +185,7 @@ def _trust(host: HostSettings, access: Access, talk: Talk) -> bool:
 def _tell_changed(host: HostSettings, offered: OfferedKey, path: Path, talk: Talk) -> None:
     known = ", ".join(key.get_fingerprint() for key in known_keys(host, read(path)))
     talk.problem(
-        f"{pattern(host)} shows another host key than {path} holds ({Reason.HOST_KEY_CHANGED.value}): "
+        f"{pattern(host)} shows another host key than {path} holds ({HostReason.HOST_KEY_CHANGED.value}): "
         f"{offered.fingerprint}, not {known}",
         "Either the machine was reinstalled or someone is in between. Compare on its console: "
         f"`{CONSOLE.format(kind=offered.kind.lower())}`; only if it is the new one: "
@@ -186,10 +196,10 @@ def _tell_changed(host: HostSettings, offered: OfferedKey, path: Path, talk: Tal
 
 def _tell_trouble(host: HostSettings, access: Access, error: HostError, talk: Talk) -> None:
     fix = error.advice or "Log in by hand and see what is wrong."
-    if error.reason is Reason.KEY_REFUSED:
+    if error.reason is HostReason.KEY_REFUSED:
         fix = f"On {host.name}, add one of the two lines below to ~{host.user}/.ssh/authorized_keys."
     talk.problem(f"{error.summary} ({error.reason.value})", fix, about=f"host {host.name}")
-    if error.reason is Reason.KEY_REFUSED:
+    if error.reason is HostReason.KEY_REFUSED:
         offer_lines(host.user, access.public, talk)
 
 

@@ -12,12 +12,12 @@ from watchdog.chat import ChatClient
 from watchdog.checks.examination import Offer, fix_for, listed, offer_of, probe, thought_only
 from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.clock import SystemClock
-from watchdog.completion.reason import Reason
 from watchdog.config import ProbeSettings, Secret, ServerSettings
 from watchdog.errors import WatchdogError
 from watchdog.loading.hosts import is_host
 from watchdog.loading.servers import web_url_parts
 from watchdog.model import Verdict
+from watchdog.reasons import ServerReason
 from watchdog.setup.prompts import Talk
 
 NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -147,11 +147,11 @@ class _Finder:
             self._talk.well(f"It gives text: {outcome.summary(settings.probe.timeout_s)}.")
             if thought_only(outcome):
                 self._talk.note("A thinking model: its five tokens go into thinking. That counts as alive.")
-        elif outcome.reason is Reason.ASLEEP and not offer.lacks(settings.model):
+        elif outcome.reason is ServerReason.ASLEEP and not offer.lacks(settings.model):
             self._talk.note(f"{outcome.summary(settings.probe.timeout_s)}: not proven, and not a problem.")
         else:
             fix = fix_for(settings, outcome, offer.models) or "Look at the server's log."
-            reason = Reason.UNKNOWN_MODEL if outcome.reason is Reason.ASLEEP else outcome.reason
+            reason = ServerReason.UNKNOWN_MODEL if outcome.reason is ServerReason.ASLEEP else outcome.reason
             self._talk.problem(f"{outcome.summary(settings.probe.timeout_s)} ({reason.value})", fix, about=about)
         return outcome
 
@@ -159,10 +159,10 @@ class _Finder:
         self, settings: ServerSettings, outcome: ProbeOutcome, reference: str | None
     ) -> tuple[ServerSettings, str | None]:
         """The settings after a person had a chance to correct what the probe complained about."""
-        if outcome.reason is Reason.UNKNOWN_MODEL:
+        if outcome.reason is ServerReason.UNKNOWN_MODEL:
             model = self._talk.ask("Model (Enter: the one it serves)")
             return replace(settings, model=model or None), reference
-        if outcome.reason is Reason.AUTH:
+        if outcome.reason is ServerReason.AUTH:
             typed = self._talk.ask("API key (not shown)", hidden=True)
             if typed:
                 return replace(settings, api_key=Secret(typed)), self._keep(settings.name, typed)

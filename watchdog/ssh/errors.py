@@ -7,50 +7,20 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
 from watchdog.errors import WatchdogError
+from watchdog.reasons import HostReason
 
 if TYPE_CHECKING:
     import asyncssh
 
 
-class Reason(StrEnum):
-    """The reasons of `kernel_log/<host>` (design §5.2). `OK` is the only healthy one."""
-
-    OK = "ok"
-    REFUSED = "refused"
-    UNROUTABLE = "unroutable"
-    TIMEOUT = "timeout"
-    SILENT = "silent"
-    DNS = "dns"
-    RESET = "reset"
-    NOT_SSH = "not_ssh"
-    HOST_KEY_CHANGED = "host_key_changed"
-    HOST_KEY_UNKNOWN = "host_key_unknown"
-    KEY_REFUSED = "key_refused"
-    JUMP = "jump"
-    CONFIG = "config"
-    COMMAND_FAILED = "command_failed"
-    TRUNCATED = "truncated"
-    STDERR = "stderr"
-    NO_PERMISSION = "no_permission"
-    NO_JOURNAL = "no_journal"
-    EMPTY_BOOT = "empty_boot"
-    GAP = "gap"
-    CORRUPT = "corrupt"
-    BEHIND = "behind"
-    RESTARTED = "restarted"
-    SILENT_STREAM = "silent_stream"
-    LOCAL = "local"
-
-
 class HostError(WatchdogError):
     """A host that could not be read. `ours`: the fault is on our road, so nothing is known about the host."""
 
-    def __init__(self, reason: Reason, summary: str, advice: str = "", *, ours: bool = False) -> None:
+    def __init__(self, reason: HostReason, summary: str, advice: str = "", *, ours: bool = False) -> None:
         """`summary` is one plain sentence, `advice` what to do next."""
         super().__init__(summary)
         self.reason = reason
@@ -83,26 +53,26 @@ def out_of_time(host: HostSettings, stage: Stage, seconds: float) -> HostError:
     where, limit = endpoint(host), f"{seconds:g} s"
     if not stage.connected:
         return HostError(
-            Reason.TIMEOUT,
+            HostReason.TIMEOUT,
             f"{where} did not answer a TCP connection within {limit}",
             "So looks a machine that is off, locked up, or behind a firewall that drops packets. Look at its console.",
         )
     if not stage.exchanged:
         said = "gave its SSH version and then nothing" if stage.version() else "never said a word"
         return HostError(
-            Reason.SILENT,
+            HostReason.SILENT,
             f"{where} accepts connections but its SSH server {said} for {limit}",
             "This is what a frozen machine looks like: the kernel still answers, programs do not. Look at its console.",
         )
     if not stage.authenticated:
         return HostError(
-            Reason.SILENT,
+            HostReason.SILENT,
             f"{where} exchanged keys but did not finish the login within {limit}",
             "New logins hang on a half-dead machine, or when its user database is unreachable. Look at its console.",
         )
     doing = f"`{stage.running}`" if stage.running else "opening the session"
     return HostError(
-        Reason.TIMEOUT,
+        HostReason.TIMEOUT,
         f"logged in to {where}, but {doing} was not finished within {limit}",
         "The machine may be overloaded or its disk may hang. Run `journalctl -k -n 5` there and see how long it takes.",
     )
@@ -113,7 +83,7 @@ def network(host: HostSettings, error: OSError, stage: Stage) -> HostError:
     if isinstance(error, socket.gaierror):
         unsure = error.errno == socket.EAI_AGAIN
         return HostError(
-            Reason.DNS,
+            HostReason.DNS,
             f"the name {host.address} could not be resolved",
             "Our resolver did not answer." if unsure else "Check `address`, or write the IP address.",
             ours=unsure,
@@ -128,16 +98,16 @@ def network(host: HostSettings, error: OSError, stage: Stage) -> HostError:
     return cut_off(host, stage)
 
 
-_OFF_THE_NET = (Reason.UNROUTABLE, "this machine has no route to {address}", "Check this machine's network.", True)
-_OUT_OF_MEANS = (Reason.LOCAL, "this machine is out of files or memory", "Look at its limits.", True)
-_BY_NUMBER: dict[int, tuple[Reason, str, str, bool]] = {
+_OFF_THE_NET = (HostReason.UNROUTABLE, "this machine has no route to {address}", "Check this machine's network.", True)
+_OUT_OF_MEANS = (HostReason.LOCAL, "this machine is out of files or memory", "Look at its limits.", True)
+_BY_NUMBER: dict[int, tuple[HostReason, str, str, bool]] = {
     errno.ECONNREFUSED: (
-        Reason.REFUSED,
+        HostReason.REFUSED,
         "nothing listens on {where} (connection refused)",
         "The machine is up, its SSH server is not. Check `systemctl status ssh` there, and `port`.",
         False,
     ),
-    errno.ETIMEDOUT: (Reason.TIMEOUT, "{where} stopped answering", "Look at its console.", False),
+    errno.ETIMEDOUT: (HostReason.TIMEOUT, "{where} stopped answering", "Look at its console.", False),
     errno.ENETUNREACH: _OFF_THE_NET,
     errno.ENETDOWN: _OFF_THE_NET,
     errno.EADDRNOTAVAIL: _OFF_THE_NET,
@@ -151,12 +121,12 @@ _BY_NUMBER: dict[int, tuple[Reason, str, str, bool]] = {
 def _no_such_neighbour(host: HostSettings) -> HostError:
     if sys.platform == "darwin":  # may be macOS's own permission (TN3179): `selfwatch` tells when it is
         return HostError(
-            Reason.UNROUTABLE,
+            HostReason.UNROUTABLE,
             f"macOS says there is no route to {host.address}",
             "If `ping` reaches it, allow Local Network for this program or run it as a LaunchDaemon; else it is off.",
         )
     return HostError(
-        Reason.UNROUTABLE,
+        HostReason.UNROUTABLE,
         f"{host.address} does not answer on its network (no route to host)",
         "The machine is off, locked up or unplugged. Look at its console.",
     )
@@ -166,13 +136,13 @@ def cut_off(host: HostSettings, stage: Stage) -> HostError:
     """The connection ended under us."""
     if stage.running:
         return HostError(
-            Reason.TRUNCATED,
+            HostReason.TRUNCATED,
             f"the connection to {endpoint(host)} broke off during `{stage.running}`",
             "The lines that had come are used; the next run reads on from there.",
         )
     when = "before the SSH greeting" if not stage.exchanged else "during the login"
     return HostError(
-        Reason.RESET,
+        HostReason.RESET,
         f"{endpoint(host)} closed the connection {when}",
         "Its SSH server restarts, has too many connections, or a firewall cut in. See `journalctl -u ssh` there.",
     )
@@ -184,13 +154,13 @@ def host_key(host: HostSettings, stage: Stage) -> HostError:
     offered = f" It offers {stage.offered_key}." if stage.offered_key else ""
     if stage.known_keys:
         return HostError(
-            Reason.HOST_KEY_CHANGED,
+            HostReason.HOST_KEY_CHANGED,
             f"{endpoint(host)} shows another host key than the one in {host.known_hosts}.{offered}",
             "Either the machine was reinstalled or someone is in between. Compare on its console with "
             f"`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`; only if equal, replace the line (`{scan}`).",
         )
     return HostError(
-        Reason.HOST_KEY_UNKNOWN,
+        HostReason.HOST_KEY_UNKNOWN,
         f"{host.known_hosts} holds no key for {endpoint(host)}.{offered}",
         f"Run `{scan} >> {host.known_hosts}`, then compare the fingerprint on its console with "
         "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`.",
@@ -200,7 +170,7 @@ def host_key(host: HostSettings, stage: Stage) -> HostError:
 def key_refused(host: HostSettings) -> HostError:
     """The host knows the user's name or not; it does not say. It did not accept our key."""
     return HostError(
-        Reason.KEY_REFUSED,
+        HostReason.KEY_REFUSED,
         f"{endpoint(host)} does not let user {host.user} in with our key",
         f"Add our public key to ~{host.user}/.ssh/authorized_keys there; check that the user exists and has a shell.",
     )
@@ -231,10 +201,12 @@ def _no_agreement(host: HostSettings, error: Exception, stage: Stage) -> HostErr
         if stage.known_keys and "host key" in str(error).lower():
             return host_key(host, stage)
         return HostError(
-            Reason.NOT_SSH, f"{endpoint(host)} and we have no common way to encrypt: {error}", "Update its SSH server."
+            HostReason.NOT_SSH,
+            f"{endpoint(host)} and we have no common way to encrypt: {error}",
+            "Update its SSH server.",
         )
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
-        return HostError(Reason.NOT_SSH, f"what answers on {endpoint(host)} does not speak SSH", "Check `port`.")
+        return HostError(HostReason.NOT_SSH, f"what answers on {endpoint(host)} does not speak SSH", "Check `port`.")
     return cut_off(host, stage)
 
 
@@ -244,12 +216,14 @@ def _channel_refused(host: HostSettings, error: asyncssh.ChannelOpenError, stage
         if "refused" in text.lower():
             return network(host, ConnectionRefusedError(), stage)
         return HostError(
-            Reason.UNROUTABLE, f"the jump host cannot reach {endpoint(host)}: {text}", "Look at the machine's console."
+            HostReason.UNROUTABLE,
+            f"the jump host cannot reach {endpoint(host)}: {text}",
+            "Look at the machine's console.",
         )
     if "closed" in text.lower():
         return cut_off(host, stage)
     return HostError(
-        Reason.COMMAND_FAILED,
+        HostReason.COMMAND_FAILED,
         f"{endpoint(host)} let us in but opened no session: {text}",
         "See MaxSessions and `restrict` in its SSH configuration.",
     )

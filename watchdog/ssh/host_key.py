@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
-from watchdog.ssh.errors import HostError, Reason, Stage, named, out_of_time
+from watchdog.reasons import HostReason
+from watchdog.ssh.errors import HostError, Stage, named, out_of_time
 
 if TYPE_CHECKING:
     import asyncssh
@@ -96,7 +97,7 @@ async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes =
     else:
         connection.abort()
     if not taken:
-        raise HostError(Reason.NOT_SSH, f"{pattern(host)} showed no host key", "Check `port`.")
+        raise HostError(HostReason.NOT_SSH, f"{pattern(host)} showed no host key", "Check `port`.")
     return described(taken[0])
 
 
@@ -120,7 +121,9 @@ def known_keys(host: HostSettings, known_hosts: bytes) -> list[asyncssh.SSHKey]:
     try:
         trusted, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
     except ValueError as error:
-        raise HostError(Reason.CONFIG, f"the known_hosts file is malformed: {error}", "Correct that line.") from None
+        raise HostError(
+            HostReason.CONFIG, f"the known_hosts file is malformed: {error}", "Correct that line."
+        ) from None
     return list(trusted)
 
 

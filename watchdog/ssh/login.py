@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings, Secret
-from watchdog.ssh.errors import HostError, Reason, Stage
+from watchdog.reasons import HostReason
+from watchdog.ssh.errors import HostError, Stage
 
 if TYPE_CHECKING:
     import asyncssh
@@ -48,7 +49,7 @@ def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
         given["agent_path"] = None
     elif not os.environ.get("SSH_AUTH_SOCK"):
         raise HostError(
-            Reason.CONFIG,
+            HostReason.CONFIG,
             "`agent: true`, but this process has no SSH agent (SSH_AUTH_SOCK is not set)",
             "A service has none: use `identity_file` with a key of its own.",
         )
@@ -57,7 +58,9 @@ def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
         given["client_keys"] = keys
     if not keys and not host.agent and not host.ssh_config:
         raise HostError(
-            Reason.CONFIG, f"host {host.name} has no key to log in with", "Set `identity_file`, `identity` or `agent`."
+            HostReason.CONFIG,
+            f"host {host.name} has no key to log in with",
+            "Set `identity_file`, `identity` or `agent`.",
         )
     return given
 
@@ -68,7 +71,7 @@ def _known_hosts(host: HostSettings) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise HostError(
-            Reason.CONFIG,
+            HostReason.CONFIG,
             f"the known_hosts file {host.known_hosts} cannot be read: {(error.strerror or 'error').lower()}",
             f"Create it: `ssh-keyscan -p {host.port} {host.address} > {host.known_hosts}`, and compare it.",
         ) from None
@@ -82,7 +85,7 @@ def _count_known(known_hosts: bytes, host: HostSettings) -> int:
         trusted, authorities, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
     except ValueError as error:
         raise HostError(
-            Reason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
+            HostReason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
         ) from None
     return len(trusted) + len(authorities)
 
@@ -100,19 +103,19 @@ def _client_keys(host: HostSettings) -> list[asyncssh.SSHKey]:
             return [asyncssh.import_private_key(Path(host.identity_file).expanduser().read_bytes(), passphrase)]
     except OSError as error:
         raise HostError(
-            Reason.CONFIG,
+            HostReason.CONFIG,
             f"the key file {name} cannot be read: {(error.strerror or 'error').lower()}",
             "Check `identity_file` and its owner and permissions.",
         ) from None
     except asyncssh.KeyEncryptionError:
         raise HostError(
-            Reason.CONFIG, f"the passphrase does not open the key {name}", "Correct `passphrase`."
+            HostReason.CONFIG, f"the passphrase does not open the key {name}", "Correct `passphrase`."
         ) from None
     except ValueError as error:  # KeyImportError; its text never holds key material
         locked = passphrase is None and "passphrase" in str(error).lower()
         problem = "is protected by a passphrase" if locked else "is no private key that can be read"
         advice = "Set `passphrase`, or use a key without one." if locked else "Make one: `ssh-keygen -t ed25519`."
-        raise HostError(Reason.CONFIG, f"the key {name} {problem}", advice) from None
+        raise HostError(HostReason.CONFIG, f"the key {name} {problem}", advice) from None
     return []
 
 

@@ -11,7 +11,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings
-from watchdog.ssh.errors import HostError, Reason, Stage, endpoint, named, out_of_time
+from watchdog.reasons import HostReason
+from watchdog.ssh.errors import HostError, Stage, endpoint, named, out_of_time
 from watchdog.ssh.login import options
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Session:
         """
         if len(request) > REQUEST_CHARACTERS or not request.isascii() or not request.isprintable():
             raise HostError(
-                Reason.LOCAL, "a request to the reader that it would refuse", "Please report this.", ours=True
+                HostReason.LOCAL, "a request to the reader that it would refuse", "Please report this.", ours=True
             )
         import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
@@ -127,7 +128,7 @@ class Session:
             taken += len(chunk)
             if taken > limit_bytes:
                 raise HostError(
-                    Reason.TRUNCATED,
+                    HostReason.TRUNCATED,
                     f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one answer",
                     "This is no kernel log. Log in by hand and see what the login prints.",
                 )
@@ -229,7 +230,7 @@ async def _connect_jump(
         return await _connect(jump, Stage(), connections)
     except HostError as error:
         raise HostError(
-            Reason.JUMP, f"the jump host cannot be used: {error.summary}", error.advice, ours=True
+            HostReason.JUMP, f"the jump host cannot be used: {error.summary}", error.advice, ours=True
         ) from None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from watchdog.kinds import BLIND
 from watchdog.model import DeliveryState, Incident, Json, NotificationKind, Phase, Silence, TrackState, Verdict
 from watchdog.store import files
 from watchdog.store.codec import incident_from_text, load, silence_from_row, track_from_text
@@ -319,7 +320,7 @@ class Reader:
         )
         for row in rows:
             blind = incident_from_text(row[0])
-            found.append(BlindWindow(blind.since, blind.closed_at, blind.key.removeprefix("self/blind/"), blind.reason))
+            found.append(BlindWindow(blind.since, blind.closed_at, BLIND.subject_of(blind.key), blind.reason))
         return tuple(sorted(found, key=lambda window: window.began_at))
 
 

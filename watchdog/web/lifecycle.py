@@ -10,7 +10,9 @@ import structlog
 
 from watchdog.clock import Clock
 from watchdog.config import Config
+from watchdog.kinds import GENERATION
 from watchdog.model import Check, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
+from watchdog.reasons import HostReason
 from watchdog.store import Store
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class WebPart:
     def is_scraped(self, check: Check) -> bool:
         """Whether `check` runs only when a Prometheus asks for it."""
         web = self._config.web
-        return web is not None and web.probe_on_scrape and check.key.startswith("generation/")
+        return web is not None and web.probe_on_scrape and GENERATION.has(check.key)
 
     def observed(self, observation: Observation) -> None:
         """Count what a check saw."""
@@ -118,7 +120,7 @@ class WebPart:
         metrics.know_kinds(rule.kind for rule in rules.rules if rule.kind)
 
     async def _probe(self, server: str) -> Observation | None:
-        check = self.check_of(f"generation/{server}")
+        check = self.check_of(GENERATION.key(server))
         if check is None:
             return None
         result = await self.run_check(check)
@@ -126,10 +128,9 @@ class WebPart:
 
 
 def _metrics(config: Config) -> Metrics:
-    from watchdog.ssh.errors import Reason  # noqa: PLC0415
     from watchdog.web.metrics import Metrics  # noqa: PLC0415 - only who has a page pays for it
 
-    return Metrics(config, version=_version(), scan_reasons=[reason.value for reason in Reason])
+    return Metrics(config, version=_version(), scan_reasons=[reason.value for reason in HostReason])
 
 
 def _version() -> str:

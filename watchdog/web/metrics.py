@@ -16,9 +16,9 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from watchdog.completion.reason import Reason, verdict_of
 from watchdog.config import Config
 from watchdog.model import Delivery, Incident, Nature, Observation, OutcomeReason, Severity, TransitionKind, Verdict
+from watchdog.reasons import ServerReason
 
 # What is read from the state at the moment of a scrape.
 
@@ -158,8 +158,8 @@ class Metrics:
                 self._findings.labels(name, kind)
 
     def _prepare_server(self, name: str, *, fully: bool) -> None:
-        for reason in Reason if fully else (Reason.OK,):
-            self._probes.labels(name, verdict_of(reason).value, reason.value)
+        for reason in ServerReason if fully else (ServerReason.OK,):
+            self._probes.labels(name, reason.row.verdict.value, reason.value)
         self._duration.labels(name)
         self._first_token.labels(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlencode
 
+from watchdog.kinds import FOLLOW, VITALS
 from watchdog.model import Nature, Verdict
 from watchdog.overview.drift import GENERATION
 from watchdog.overview.format import Clockface, counted, number, seconds
@@ -16,6 +17,7 @@ from watchdog.overview.states import SIGNS, headline, state_of
 from watchdog.overview.statistics import Length
 from watchdog.overview.timeline import timeline
 from watchdog.policy import next_window, window_at
+from watchdog.reasons import HostReason
 from watchdog.store.reader import KeyView
 
 # The servers and hosts on the status page: state, words, figures and plots.
@@ -80,7 +82,7 @@ def _server(view: KeyView, scene: Scene, clock: Clockface) -> Html:
 def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
     name = view.key.removeprefix(KERNEL_LOG)
     pairs = _times(view, scene, clock)
-    stream = scene.view(f"follow/{name}")
+    stream = scene.view(FOLLOW.key(name))
     if stream is not None:
         pairs.append(("live stream", "open" if stream.phase.value == "ok" else stream.phase.value))
     kinds: Counter[str] = Counter()
@@ -89,7 +91,7 @@ def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
             kinds[one.labels.get("kind", one.reason)] += one.count
     words = ", ".join(f"{kind} × {count}" for kind, count in kinds.most_common(6)) or "none"
     pairs.append((f"kernel findings, {scene.length.words}", words))
-    vitals = scene.view(f"vitals/{name}")
+    vitals = scene.view(VITALS.key(name))
     seen = vitals.last.summary.removeprefix(f"{name}: ") if vitals is not None and vitals.last is not None else ""
     told = tag("p", seen, class_="facts") if seen else None
     return _card(view, scene, name, told, _figures(pairs))
@@ -106,7 +108,7 @@ def _said(view: KeyView) -> list[Child]:
     if view.last is None:
         return ["no result yet"]
     words = view.last.summary.removeprefix(f"{view.key.partition('/')[2]}: ")
-    return [words] if view.last.reason == "ok" else [tag("code", view.last.reason), f" {words}"]
+    return [words] if view.last.reason == HostReason.OK else [tag("code", view.last.reason), f" {words}"]
 
 
 def _times(view: KeyView, scene: Scene, clock: Clockface) -> list[tuple[str, Child]]:
@@ -158,7 +160,7 @@ def _subtitle(scene: Scene, clock: Clockface) -> list[Child]:
     snapshot, plan = scene.now.snapshot, scene.now.plan
     if snapshot.latest_at is None:
         return ["The first results are on their way. Is the daemon running? ", tag("code", "inference-watchdog run")]
-    seen = f"{counted(len(scene.views('generation/')), 'server')}, {counted(len(scene.views('kernel_log/')), 'host')}"
+    seen = f"{counted(len(scene.views(GENERATION)), 'server')}, {counted(len(scene.views(KERNEL_LOG)), 'host')}"
     due = [
         view.last.at + plan[view.key]["interval_s"]
         for view in snapshot.keys
