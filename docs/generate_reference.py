@@ -6,17 +6,15 @@ drift. Run `python docs/generate_reference.py`; a test holds that the file in th
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from dataclasses import MISSING
 from datetime import datetime, time
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from watchdog.config import Config, HttpMethod, Secret, Size
-from watchdog.loading.records import bare, hints_of, keys_of, may_be_nothing
-from watchdog.loading.scalars import LIMITS, written_duration, written_size
+from watchdog.loading.scalars import written
+from watchdog.loading.schema import Form, Key, keys_of
 from watchdog.loading.yaml_tree import Entries, Items, Node, Scalar, read_document
 from watchdog.model import Severity, Weekday
 
@@ -101,61 +99,46 @@ def _meanings(root: Node, lines: list[str]) -> dict[str, str]:
 def _sections(kind: type, path: str) -> list[tuple[str, type]]:
     """Every section with its path, outer ones first."""
     found = [(path, kind)]
-    for key, field in keys_of(kind).items():
-        inner = _inner_section(hints_of(kind)[field.name])
-        if inner is not None:
-            found += _sections(inner, f"{path}.{key}" if path else key)
+    for key in keys_of(kind).values():
+        if key.form.section is not None:
+            found += _sections(key.form.section, f"{path}.{key.name}" if path else key.name)
     return found
-
-
-def _inner_section(hint: Any) -> type | None:
-    """The settings class inside `hint`, or None."""
-    for part in (hint, *get_args(hint)):
-        if isinstance(part, type) and dataclasses.is_dataclass(part):
-            return part
-    return None
 
 
 def _section(kind: type, path: str, meanings: dict[str, str]) -> str:
     rows = ["| key | kind | default | meaning |", "|---|---|---|---|"]
-    for key, field in keys_of(kind).items():
-        inner = f"{path}.{key}" if path else key
-        cells = (f"`{key}`", _kind(kind, field.name), _default(kind, field), meanings.get(inner, ""))
+    for key in keys_of(kind).values():
+        inner = f"{path}.{key.name}" if path else key.name
+        cells = (f"`{key.name}`", _kind(key.form), _default(key), meanings.get(inner, ""))
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     summary = re.sub(r" \(design [^)]*\)", "", (kind.__doc__ or "").partition("\n")[0])
     return "\n".join(["", f"## `{path}`" if path else "## The file", "", summary, "", *rows, ""])
 
 
-def _kind(kind: type, name: str) -> str:
-    hint = bare(hints_of(kind)[name])
-    words = _kind_words(hint)
-    if (kind, name) in LIMITS:
-        least, most = LIMITS[kind, name]
-        written = written_duration if hint is float else written_size if hint is Size else "{:g}".format
-        words += f", {written(least)} to {written(most)}"
-    return words
+def _kind(form: Form) -> str:
+    if form.limits is None:
+        return _kind_words(form)
+    return f"{_kind_words(form)}, {written(form, form.limits.least)} to {written(form, form.limits.most)}"
 
 
-def _kind_words(hint: Any) -> str:
-    section = _inner_section(hint)
-    if get_origin(hint) is tuple:
-        return "list of sections" if section else f"list of {KINDS[get_args(hint)[0]]}s"
-    if get_origin(hint) is not None:
-        return f"section: name to {_kind_words(get_args(hint)[1])}"
-    return "section" if section else KINDS[hint]
+def _kind_words(form: Form) -> str:
+    if form.item is None:
+        return "section" if form.section else KINDS[form.type]
+    if form.type is dict:
+        return f"section: name to {_kind_words(form.item)}"
+    return "list of sections" if form.section else f"list of {KINDS[form.item.type]}s"
 
 
-def _default(kind: type, field: dataclasses.Field[Any]) -> str:
-    hint = hints_of(kind)[field.name]
-    if field.default is MISSING and field.default_factory is MISSING:
+def _default(key: Key) -> str:
+    if key.required:
         return "**required**"
-    if _inner_section(hint) or field.default_factory is not MISSING or field.default == ():
-        return "" if _inner_section(hint) and get_origin(hint) is not tuple else "none"
-    if may_be_nothing(hint) and field.default is None:
-        return "none"
-    if isinstance(field.default, bool):
-        return f"`{str(field.default).lower()}`"
-    return f"`{written_duration(field.default)}`" if isinstance(field.default, float) else f"`{field.default}`"
+    if key.form.item is not None or key.default is None:
+        return "" if key.form.section and key.form.item is None else "none"
+    if key.form.section:
+        return ""
+    if isinstance(key.default, bool):
+        return f"`{str(key.default).lower()}`"
+    return f"`{written(key.form, key.default) if isinstance(key.default, float) else key.default}`"
 
 
 if __name__ == "__main__":

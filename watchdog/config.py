@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from enum import StrEnum
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from watchdog.model import Json, Severity, Weekday
@@ -40,17 +41,55 @@ class Size(int):
     """A number of bytes; written with its unit, like `4GiB`."""
 
 
+# What an annotation says beside the type: `loading.schema` reads it, and so does the reference of all keys.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The range of a number, in the unit of its field; both ends are allowed."""
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    """A list that may be left out but not be empty, as that would not mean what it says. `hint`: what to do instead."""
+
+    hint: str
+
+
+class Text(StrEnum):
+    """A special form of text."""
+
+    PATH = "a file path, made absolute; a relative one starts at the folder of the configuration"
+    LINES = "more than one line"
+
+
+class SetByLoading:
+    """A field that is no key of the file."""
+
+
+DAY_S = 86400.0
+FilePath = Annotated[str, Text.PATH]
+Count = Annotated[int, Limits(1, 100)]
+Interval = Annotated[float, Limits(1.0, 7 * DAY_S)]
+Timeout = Annotated[float, Limits(0.1, 3600.0)]
+Pause = Annotated[float, Limits(1.0, 30 * DAY_S)]
+Receivers = Annotated[tuple[str, ...], NotEmpty("leave the key out to tell every receiver")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSettings:
     """How one server is probed (design §1, §5.1)."""
 
-    interval_s: float = 120.0
-    timeout_s: float = 60.0
-    max_tokens: int = 5
-    failures: int = 3
-    successes: int = 2
+    interval_s: Interval = 120.0
+    timeout_s: Timeout = 60.0
+    max_tokens: Annotated[int, Limits(1, 4096)] = 5
+    failures: Count = 3
+    successes: Count = 2
     stream: bool = True
-    metrics_timeout_s: float = 5.0
+    metrics_timeout_s: Annotated[float, Limits(0.1, 60.0)] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +108,10 @@ class ServerSettings:
     metrics_url: str | None = None
     on_demand: bool = False
     verify_tls: bool = True
-    ca_file: str | None = None
+    ca_file: FilePath | None = None
     proxy_from_environment: bool = False
     hosts: tuple[str, ...] = ()
-    receivers: tuple[str, ...] = ()
+    receivers: Receivers = ()
     probe: ProbeSettings = ProbeSettings()
 
 
@@ -80,10 +119,10 @@ class ServerSettings:
 class KernelLogSettings:
     """How one host's kernel log is read (design §5.2)."""
 
-    interval_s: float = 600.0
-    timeout_s: float = 60.0
-    failures: int = 3
-    successes: int = 2
+    interval_s: Interval = 600.0
+    timeout_s: Timeout = 60.0
+    failures: Count = 3
+    successes: Count = 2
     follow: bool = True
 
 
@@ -91,11 +130,11 @@ class KernelLogSettings:
 class VitalsSettings:
     """How one host's memory and GPUs are looked at (design §5.3). `failures` and `successes` count for low memory."""
 
-    interval_s: float = 600.0
-    timeout_s: float = 30.0
-    failures: int = 3
-    successes: int = 2
-    memory_available_min: Size | None = None
+    interval_s: Interval = 600.0
+    timeout_s: Timeout = 30.0
+    failures: Count = 3
+    successes: Count = 2
+    memory_available_min: Annotated[Size | None, Limits(2**20, 2**44)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +144,16 @@ class HostSettings:
     name: str
     address: str
     user: str
-    port: int = 22
-    identity_file: str | None = None
-    identity: Secret | None = None
+    port: Annotated[int, Limits(1, 65535)] = 22
+    identity_file: FilePath | None = None
+    identity: Annotated[Secret | None, Text.LINES] = None
     passphrase: Secret | None = None
     agent: bool = False
-    known_hosts: str
+    known_hosts: FilePath
     ssh_config: bool = False
     jump: str | None = None
     forced_command: bool = False
-    receivers: tuple[str, ...] = ()
+    receivers: Receivers = ()
     kernel_log: KernelLogSettings = KernelLogSettings()
     vitals: VitalsSettings = VitalsSettings()
 
@@ -125,18 +164,18 @@ class ReceiverSettings:
 
     name: str
     url: Secret | None = None
-    alertmanager: tuple[Secret, ...] = ()
+    alertmanager: Annotated[tuple[Secret, ...], NotEmpty("give one address or more")] = ()
     min_severity: Severity = Severity.WARN
-    timeout_s: float = 20.0
+    timeout_s: Annotated[float, Limits(0.1, 600.0)] = 20.0
     fallback: str | None = None
-    fallback_after: int = 3
+    fallback_after: Annotated[int, Limits(1, 1000)] = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesSettings:
     """The user's own kernel rule files, and changes to the packaged rules by rule id."""
 
-    files: tuple[str, ...] = ()
+    files: tuple[FilePath, ...] = ()
     disable: tuple[str, ...] = ()
     severity: Mapping[str, Severity] = field(default_factory=dict)
 
@@ -145,12 +184,12 @@ class RulesSettings:
 class AlertingSettings:
     """When an open incident speaks again, and what counts as flapping (design §6)."""
 
-    reminder_first_s: float = 3600.0
-    reminder_every_s: float = 14400.0
-    occurrence_quiet_s: float = 3600.0
-    flap_window: int = 10
-    flap_failures: int = 5
-    expire_delivery_s: float = 7 * 86400.0
+    reminder_first_s: Pause = 3600.0
+    reminder_every_s: Pause = 14400.0
+    occurrence_quiet_s: Pause = 3600.0
+    flap_window: Annotated[int, Limits(2, 100)] = 10
+    flap_failures: Annotated[int, Limits(2, 100)] = 5
+    expire_delivery_s: Annotated[float, Limits(60.0, 365 * DAY_S)] = 7 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +198,9 @@ class MaintenanceSettings:
 
     name: str
     match: Mapping[str, str]
-    days: tuple[Weekday, ...] = ()
+    days: Annotated[tuple[Weekday, ...], NotEmpty("name one day or more, like [sat, sun]")] = ()
     start: time | None = None
-    duration_s: float = 3600.0
+    duration_s: Interval = 3600.0
     time_zone: ZoneInfo | None = None
     begins: datetime | None = None
     ends: datetime | None = None
@@ -179,9 +218,9 @@ class HeartbeatSettings:
     """Proof of life for an outside service that alerts when it stops (design §2, invariant 11)."""
 
     url: Secret
-    interval_s: float = 300.0
+    interval_s: Annotated[float, Limits(1.0, DAY_S)] = 300.0
     method: HttpMethod = HttpMethod.GET
-    timeout_s: float = 10.0
+    timeout_s: Annotated[float, Limits(0.1, 60.0)] = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +254,9 @@ class Config:
     heartbeat: HeartbeatSettings | None = None
     web: WebSettings | None = None
     standby_of: str | None = None
-    state_dir: str | None = None
-    file: str = ""
-    secret_parts: tuple[Secret, ...] = ()
+    state_dir: FilePath | None = None
+    file: Annotated[str, SetByLoading] = ""
+    secret_parts: Annotated[tuple[Secret, ...], SetByLoading] = ()
 
     @property
     def secrets(self) -> tuple[Secret, ...]:

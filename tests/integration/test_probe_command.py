@@ -96,7 +96,7 @@ async def test_the_plain_line_says_what_happened_and_what_to_do_next() -> None:
     [
         (["localhost:8000"], "BASE_URL must start with http"),
         (["ftp://host/v1"], "BASE_URL must start with http"),
-        (["http://host:99999/v1"], "BASE_URL is no usable URL"),
+        (["http://host:99999/v1"], "BASE_URL is not a valid URL"),
         (["http://user:hunter2@host/v1"], "BASE_URL holds a user or password, and it is shown: give a key with --api"),
         (["http://hunter2@host/v1"], "BASE_URL holds a user or password"),
         (["http://ho\nst/v1"], "BASE_URL holds a line break"),

@@ -219,7 +219,7 @@ async def test_a_look_says_what_was_wrong() -> None:
 
 def _read(line: str) -> Config:
     text = f"servers: [{{name: a, base_url: 'http://h/v1'}}]\nreceivers: [{{name: p, url: 'json://h/x'}}]\n{line}\n"
-    return read(text.encode(), "c.yaml", judge=lambda urls: lambda: [None] * len(urls)).config
+    return read(text.encode(), "c.yaml", check_urls=lambda urls: [None] * len(urls)).config
 
 
 def test_the_address_of_the_first_watchdog_is_one_of_the_web_with_its_path() -> None:

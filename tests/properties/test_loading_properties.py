@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -17,7 +17,8 @@ from watchdog.cli.validate import plan_json, plan_text
 from watchdog.config import Config, ReceiverSettings, ServerSettings
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, plan, read
-from watchdog.loading.scalars import ScalarError, duration, written_duration
+from watchdog.loading.records import SettingError
+from watchdog.loading.scalars import duration, written_duration
 from watchdog.model import Severity
 from watchdog.policy import AlertPlan
 
@@ -52,9 +53,9 @@ receivers:
 FIELDS = ("api_key", "header", "identity", "passphrase", "url", "alertmanager")
 
 
-def quoting(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
+def quoting(urls: Sequence[str]) -> Sequence[str | None]:
     """Stands for a delivery library that refuses every URL and repeats it."""
-    return lambda: [f"bad: {url}" for url in urls]
+    return [f"bad: {url}" for url in urls]
 
 
 def read_any(data: bytes, environ: dict[str, str] | None = None) -> Loaded | ConfigError:
@@ -62,7 +63,7 @@ def read_any(data: bytes, environ: dict[str, str] | None = None) -> Loaded | Con
     began = time.perf_counter()
     try:
         # Whether apprise takes a URL is apprise's part: it is slow, and has its own tests.
-        return read(data, "config.yaml", mode=0o100644, environ=environ or {}, judge=quoting)
+        return read(data, "config.yaml", mode=0o100644, environ=environ or {}, check_urls=quoting)
     except ConfigError as error:
         return error
     finally:
@@ -155,7 +156,7 @@ def read_secrets(values: list[str], how: str) -> Loaded | ConfigError:
     given_as = values if how == "typed" else [f"${{env:{name}}}" for name in environ]
     text = GOOD.format(**dict(zip(FIELDS, given_as, strict=True)))
     try:
-        return read(text.encode(), "config.yaml", mode=0o100600, environ=environ, judge=accepting)
+        return read(text.encode(), "config.yaml", mode=0o100600, environ=environ, check_urls=accepting)
     except ConfigError as error:
         return error
 
@@ -206,7 +207,7 @@ def test_a_written_duration_is_read_back(seconds: int) -> None:
 
 @given(st.text(alphabet="0123456789.smhdw -+e٣", max_size=20))
 def test_any_text_is_a_duration_or_a_fault(text: str) -> None:
-    with suppress(ScalarError):
+    with suppress(SettingError):
         assert 0.0 <= duration(text) <= 3660 * 86400.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from watchdog.notify import url_problem
@@ -53,14 +53,14 @@ with warnings.catch_warnings():
 _cached_problem = functools.cache(url_problem)
 
 
-def asking_apprise(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
-    """Judges receivers as the program does, in this process, each URL once."""
-    return lambda: [_cached_problem(url) for url in urls]
+def asking_apprise(urls: Sequence[str]) -> Sequence[str | None]:
+    """Checks receivers as the program does, in this process, each URL once."""
+    return [_cached_problem(url) for url in urls]
 
 
-def accepting(urls: Sequence[str]) -> Callable[[], Sequence[str | None]]:
-    """Judges every receiver good, for tests that are not about receivers."""
-    return lambda: [None] * len(urls)
+def accepting(urls: Sequence[str]) -> Sequence[str | None]:
+    """Accepts every receiver, for tests that are not about receivers."""
+    return [None] * len(urls)
 
 
 def lay_out(folder: Path, source: Path, mode: int = 0o600) -> Path:

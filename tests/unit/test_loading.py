@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Mapping
@@ -16,10 +15,9 @@ from tests.support.config_files import ENVIRON, accepting, lay_out
 from watchdog.config import Config, ProbeSettings, Secret, Size
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load, locate, read
+from watchdog.loading.files import too_open
 from watchdog.loading.receivers import may_hold_token
-from watchdog.loading.records import bare, fields_of, hints_of, keys_of
-from watchdog.loading.references import too_open
-from watchdog.loading.scalars import LIMITS, LINES_ALLOWED, ONE_OR_MORE
+from watchdog.loading.schema import Key, keys_of
 from watchdog.model import Severity
 
 SHIPPED = Path(__file__).parents[2] / "config"
@@ -28,7 +26,7 @@ RECEIVERS = "receivers: [{name: phone, url: 'json://127.0.0.1/hook'}]\n"
 
 def read_text(text: str, environ: Mapping[str, str] = ENVIRON, mode: int | None = None) -> Loaded:
     """Read `text` as a configuration."""
-    return read(text.encode(), "config.yaml", environ=environ, mode=mode, judge=accepting)
+    return read(text.encode(), "config.yaml", environ=environ, mode=mode, check_urls=accepting)
 
 
 def read_server(lines: str, mode: int | None = None) -> Loaded:
@@ -43,19 +41,16 @@ def warnings_of(loaded: Loaded) -> str:
     return "\n".join(str(warning) for warning in loaded.warnings)
 
 
-def settings_classes(kind: type = Config) -> list[type]:
-    """`kind` and every settings class inside it."""
-    found = [kind]
-    for name in fields_of(kind):
-        parts = [hints_of(kind)[name], *getattr(hints_of(kind)[name], "__args__", ())]
-        for part in parts:
-            if isinstance(part, type) and dataclasses.is_dataclass(part):
-                found += settings_classes(part)
+def all_keys(kind: type = Config) -> list[Key]:
+    """Every key of the section `kind` and of the sections inside it."""
+    found: list[Key] = []
+    for key in keys_of(kind).values():
+        found += [key, *(all_keys(key.form.section) if key.form.section else [])]
     return found
 
 
 def test_the_minimal_example_loads_without_a_warning(tmp_path: Path) -> None:
-    loaded = load(lay_out(tmp_path, SHIPPED / "minimal.yaml", mode=0o644), environ=ENVIRON, judge=accepting)
+    loaded = load(lay_out(tmp_path, SHIPPED / "minimal.yaml", mode=0o644), environ=ENVIRON, check_urls=accepting)
     (server,) = loaded.config.servers
     assert server.probe == ProbeSettings(
         interval_s=120, timeout_s=60, max_tokens=5, failures=3, successes=2, stream=True
@@ -64,7 +59,7 @@ def test_the_minimal_example_loads_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_full_example_loads_without_a_warning(tmp_path: Path) -> None:
-    loaded = load(lay_out(tmp_path, SHIPPED / "full.yaml", mode=0o644), environ=ENVIRON, judge=accepting)
+    loaded = load(lay_out(tmp_path, SHIPPED / "full.yaml", mode=0o644), environ=ENVIRON, check_urls=accepting)
     assert loaded.warnings == ()
     assert [host.name for host in loaded.config.hosts] == ["head", "worker"]
     assert loaded.config.hosts[0].known_hosts == str(tmp_path / "known_hosts")
@@ -76,14 +71,13 @@ def test_every_setting_is_in_the_full_example() -> None:
 
     def missing(kind: type, given: list[Any], path: str) -> list[str]:
         found = []
-        for key, field in keys_of(kind).items():
-            values = [entry[key] for entry in given if key in entry]
+        for name, key in keys_of(kind).items():
+            values = [entry[name] for entry in given if name in entry]
             if not values:
-                found.append(f"{path}{key}")
-            for part in [hints_of(kind)[field.name], *getattr(hints_of(kind)[field.name], "__args__", ())]:
-                if isinstance(part, type) and dataclasses.is_dataclass(part):
-                    flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
-                    found += missing(part, flat, f"{path}{key}.")
+                found.append(f"{path}{name}")
+            if key.form.section is not None:
+                flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
+                found += missing(key.form.section, flat, f"{path}{name}.")
         return found
 
     assert missing(Config, [document], "") == []
@@ -91,32 +85,34 @@ def test_every_setting_is_in_the_full_example() -> None:
 
 def test_the_full_example_shows_the_real_defaults(tmp_path: Path) -> None:
     """Sections whose comments promise defaults hold exactly those."""
-    config = load(lay_out(tmp_path, SHIPPED / "full.yaml"), environ=ENVIRON, judge=accepting).config
+    config = load(lay_out(tmp_path, SHIPPED / "full.yaml"), environ=ENVIRON, check_urls=accepting).config
     assert config.servers[0].probe == ProbeSettings()
     assert config.hosts[0].kernel_log == config.hosts[1].kernel_log
     assert config.alerting == Config().alerting
     assert config.rules == Config().rules
 
 
-def test_every_number_has_its_limits_and_every_exception_its_field() -> None:
-    numbers = {
-        (kind, name)
-        for kind in settings_classes()
-        for name, hint in hints_of(kind).items()
-        if bare(hint) in (int, float, Size)
-    }
-    assert set(LIMITS) == numbers
-    for kind, name in [*ONE_OR_MORE, *LINES_ALLOWED]:
-        assert name in fields_of(kind)
-    for (kind, name), (least, most) in LIMITS.items():
-        default = fields_of(kind)[name].default
-        assert default in (dataclasses.MISSING, None) or least <= default <= most
+def test_every_number_has_its_limits_and_a_default_within_them() -> None:
+    numbers = [key for key in all_keys() if key.form.type in (int, float, Size)]
+    assert len(numbers) > 25
+    for key in numbers:
+        assert key.form.limits is not None, key
+        assert key.default is None or key.form.limits.least <= key.default <= key.form.limits.most
+    assert all(key.form.limits is None for key in all_keys() if key not in numbers)
+
+
+def test_a_list_that_may_not_be_empty_and_a_text_of_a_special_form_are_what_they_say() -> None:
+    assert {key.name for key in all_keys() if key.form.when_empty} == {"receivers", "alertmanager", "days"}
+    assert [key.name for key in all_keys() if key.form.has_lines] == ["identity"]
+    for key in all_keys():
+        assert not key.form.when_empty or key.form.type is tuple
+        assert not key.form.has_lines or key.form.type is Secret
+        assert not key.form.is_path or key.form.type is str
 
 
 def test_every_float_is_a_duration() -> None:
     """The key of a float leaves out `_s`, because its value has a unit; another float needs a kind of its own."""
-    for kind in settings_classes():
-        assert all(name.endswith("_s") for name, hint in hints_of(kind).items() if hint is float)
+    assert all(key.field == f"{key.name}_s" for key in all_keys() if key.form.type is float)
 
 
 def test_a_secret_may_stand_inside_a_longer_text() -> None:
@@ -155,7 +151,7 @@ def test_a_secret_comes_from_a_file_beside_the_configuration(tmp_path: Path) -> 
     path.write_text(
         "servers: [{name: a, base_url: 'http://192.0.2.1/v1', api_key: '${file:secret.good}'}]\n" + RECEIVERS
     )
-    loaded = load(lay_out(tmp_path, path), environ={}, judge=accepting)
+    loaded = load(lay_out(tmp_path, path), environ={}, check_urls=accepting)
     assert loaded.config.servers[0].api_key == Secret("s3cr3t-in-a-file")
 
 
@@ -254,7 +250,7 @@ def test_one_alertmanager_address_needs_no_list() -> None:
         ("probe: {interval: 5s, timeout: 5s}", "probe.interval: 5s is very short"),
         ("probe: {interval: 30s}", "probe.interval: the default timeout 1m is longer than interval 30s"),
         ("probe: {max_tokens: 500}", "probe.max_tokens: is a lot for a probe"),
-        ("verify_tls: false", "verify_tls: anybody on the network can answer for this server"),
+        ("verify_tls: false", "verify_tls: anyone on the network can pose as this server"),
     ],
 )
 def test_what_is_allowed_and_unwise_is_a_warning(lines: str, warning: str) -> None:
@@ -280,7 +276,7 @@ def test_warnings_that_nobody_hears_are_named() -> None:
         "servers: [{name: a, base_url: 'http://192.0.2.1/v1'}]\n"
         "receivers: [{name: b, url: 'json://127.0.0.1/', min_severity: page}]\n"
     )
-    assert "receivers: warnings reach nobody, only pages do: generation/a (add a receiver" in warnings_of(loaded)
+    assert "receivers: warnings reach no receiver, only pages do: generation/a (add a receiver" in warnings_of(loaded)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +292,7 @@ def test_warnings_that_nobody_hears_are_named() -> None:
 def test_a_file_with_a_secret_in_it_must_be_closed(lines: str, secret: bool) -> None:
     assert read_server(lines, mode=0o100640).config.servers
     if secret:
-        with pytest.raises(ConfigError, match="everybody on this machine can read") as caught:
+        with pytest.raises(ConfigError, match="everyone on this machine can read") as caught:
             read_server(lines, mode=0o100644)
         assert "chmod 600 config.yaml" in str(caught.value)
     else:

@@ -23,7 +23,7 @@ OPEN_TO_ALL = ("world-readable-config-with-a-secret",)
 def problems_of(path: Path) -> str:
     """All that is wrong with the configuration at `path`, with its folder left out."""
     with pytest.raises(ConfigError) as caught:
-        load(path, environ=ENVIRON, judge=asking_apprise)
+        load(path, environ=ENVIRON, check_urls=asking_apprise)
     text = str(caught.value)
     for secret in SECRETS:
         assert secret not in text
@@ -93,7 +93,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     for folder in tmp_path.parents[:2]:
         folder.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
-    assert "may not be read by this user" in done.stdout
+    assert "cannot be read by this user" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_hostile_file_is_refused_quickly(text: str) -> None:
     """Whatever the file does: a ConfigError, soon, and not a megabyte of messages."""
     began = time.perf_counter()
     with pytest.raises(ConfigError) as caught:
-        read(text.encode(), "config.yaml", environ=ENVIRON, judge=accepting)
+        read(text.encode(), "config.yaml", environ=ENVIRON, check_urls=accepting)
     assert time.perf_counter() - began < 6.0
     assert len(str(caught.value)) < 50_000
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from watchdog.loading.scalars import ScalarError, duration
+from watchdog.loading.records import SettingError
+from watchdog.loading.scalars import duration
 
 
 @pytest.mark.parametrize(
@@ -48,11 +49,11 @@ def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
     ],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ScalarError):
+    with pytest.raises(SettingError):
         duration(text)
 
 
 def test_a_number_without_a_unit_is_asked_about() -> None:
-    with pytest.raises(ScalarError) as caught:
+    with pytest.raises(SettingError) as caught:
         duration("120")
     assert caught.value.hint == "did you mean 120s?"

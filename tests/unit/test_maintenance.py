@@ -38,7 +38,7 @@ receivers:
 maintenance:
   - {{name: w, {window}}}
 """
-    return read(text.encode(), "config.yaml", judge=accepting).config
+    return read(text.encode(), "config.yaml", check_urls=accepting).config
 
 
 def at(text: str) -> float:

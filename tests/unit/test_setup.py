@@ -102,7 +102,7 @@ def test_whatever_was_found_the_written_configuration_says_exactly_that(
     environ = {"PHONE_URL": "json://127.0.0.1:9/x", "KEY": new_key()}
     folder = _folder()
     config = read(
-        text.encode(), str(folder / "c.yaml"), environ=environ, judge=lambda urls: lambda: [None] * len(urls)
+        text.encode(), str(folder / "c.yaml"), environ=environ, check_urls=lambda urls: [None] * len(urls)
     ).config
     assert config.servers == (replace(settings, hosts=(host_name,)),)
     (loaded,) = config.hosts

@@ -32,7 +32,7 @@ def loaded(tmp_path: Path, key: bytes, known_hosts: str, more: str = "") -> Load
         f"hosts: [{{name: head, address: 192.0.2.10, user: m, identity_file: key, known_hosts: known_hosts{more}}}]\n"
     )
     config.chmod(0o600)
-    return load(config, judge=lambda urls: lambda: [None] * len(urls), opens=opens)
+    return load(config, check_urls=lambda urls: [None] * len(urls), opens=opens)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -55,7 +55,7 @@ def test_a_wrong_passphrase_is_an_error_at_its_place_and_the_right_one_none(tmp_
     key, known = KEY.export_private_key(passphrase="secret"), f"192.0.2.10 {PUBLIC}\n"
     (tmp_path / "word").write_text("wrong\n")
     (tmp_path / "word").chmod(0o600)
-    with pytest.raises(ConfigError, match=r"hosts\[0\].passphrase: does not open the key"):
+    with pytest.raises(ConfigError, match=r"hosts\[0\].passphrase: does not decrypt the key"):
         loaded(tmp_path, key, known, more=", passphrase: '${file:word}'")
     (tmp_path / "word").write_text("secret\n")
     assert loaded(tmp_path, key, known, more=", passphrase: '${file:word}'").warnings == ()
@@ -64,10 +64,10 @@ def test_a_wrong_passphrase_is_an_error_at_its_place_and_the_right_one_none(tmp_
 @pytest.mark.parametrize(
     ("known_hosts", "words"),
     [
-        ("this is no known_hosts file\n", "has no line in the form of known_hosts"),
-        (f"192.0.2.77 {PUBLIC}\n", "holds no key of '192.0.2.10'"),
-        (f"@revoked 192.0.2.10 {PUBLIC}\n", "has no line in the form"),
-        ("# only a comment\n", "holds no host key"),
+        ("this is no known_hosts file\n", "has no line in known_hosts format"),
+        (f"192.0.2.77 {PUBLIC}\n", "contains no key of '192.0.2.10'"),
+        (f"@revoked 192.0.2.10 {PUBLIC}\n", "has no line in known_hosts format"),
+        ("# only a comment\n", "contains no host key"),
         (f"192.0.2.10 {PUBLIC}\n", None),
         (f"a.example,192.0.2.10 {PUBLIC} comment\n", None),
         (f"[192.0.2.10]:22 {PUBLIC}\n", None),
@@ -95,7 +95,7 @@ def test_loading_a_host_needs_no_ssh_library(tmp_path: Path) -> None:
     loaded(tmp_path, KEY.export_private_key(), f"192.0.2.10 {PUBLIC}\n")
     program = (
         "import sys; from watchdog.loading import load; "
-        "load(sys.argv[1], judge=lambda urls: lambda: [None] * len(urls)); print('asyncssh' in sys.modules)"
+        "load(sys.argv[1], check_urls=lambda urls: [None] * len(urls)); print('asyncssh' in sys.modules)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "config.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])

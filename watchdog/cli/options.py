@@ -56,14 +56,15 @@ def kept_state_dir(option: str | None) -> Path:
 def _configured() -> str | None:
     from watchdog.errors import ConfigError
     from watchdog.loading import locate
-    from watchdog.loading.references import SourceError, read_regular
+    from watchdog.loading.files import read_regular
+    from watchdog.loading.records import SettingError
     from watchdog.loading.salvage import salvage_state_dir
     from watchdog.loading.yaml_tree import MAX_BYTES
 
     try:
         path = locate(None)
         return salvage_state_dir(read_regular(path, MAX_BYTES)[0], str(path))
-    except (ConfigError, SourceError):
+    except (ConfigError, SettingError):
         return None
 
 

@@ -49,11 +49,12 @@ def command(
       inference-watchdog replay --failures 2 night.jsonl
     """
     from watchdog.ingest.replay import Replay, read_recording
-    from watchdog.loading.scalars import ScalarError, duration
+    from watchdog.loading.records import SettingError
+    from watchdog.loading.scalars import duration
 
     try:
         then_s = duration(then_)
-    except ScalarError as fault:
+    except SettingError as fault:
         raise click.UsageError(f"--then: {fault.problem}") from None
     recording = read_recording(file)
     replay = Replay(_plan(recording, config_file, failures, successes), has_dates=recording.has_dates)

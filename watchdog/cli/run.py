@@ -42,28 +42,13 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
     hang_ups = keep_hang_ups()
     without_rich()
-    from watchdog import apprise_process
-
-    judging = [apprise_process.start()]  # the first thing: it takes as long as all our imports, on another core
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StateVersionError, StoreError
     from watchdog.loading import load as load_file
     from watchdog.loading import locate
-    from watchdog.loading.url_check import early_judge
-
-    def import_daemon() -> None:
-        # While apprise judges the receivers in a process of its own: together this takes no longer than either.
-        import watchdog.checks.generation
-        import watchdog.checks.kernel_log
-        import watchdog.checks.vitals
-        import watchdog.daemon  # noqa: F401 - imported for their time only
-        from watchdog.rulebook import packaged_rules
-
-        packaged_rules()
 
     def load() -> Config:
-        with early_judge(judging.pop() if judging else None) as judge:
-            loaded = load_file(locate(config_file), judge=judge, meanwhile=import_daemon)
+        loaded = load_file(locate(config_file))
         logs.configure(secrets=loaded.config.secrets, level=log_level, file=log_file)
         logs.warn_of(loaded.warnings)
         return loaded.config

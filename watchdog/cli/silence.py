@@ -195,11 +195,12 @@ def matcher_of(labels: Sequence[str]) -> dict[str, str]:
 
 def duration_of(text: str) -> float:
     """Seconds of a written duration; raises click.UsageError if it is none or out of bounds."""
-    from watchdog.loading.scalars import ScalarError, duration
+    from watchdog.loading.records import SettingError
+    from watchdog.loading.scalars import duration
 
     try:
         lasts_s = duration(text)
-    except ScalarError as fault:
+    except SettingError as fault:
         hint = f" ({fault.hint})" if fault.hint else ""
         raise click.UsageError(f"--for: {fault.problem}{hint}") from None
     if not SHORTEST_S <= lasts_s <= LONGEST_S:

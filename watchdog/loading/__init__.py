@@ -1,39 +1,34 @@
-"""Configuration file → `Config`, or every problem of the file at once (design §7; §2, invariant 8).
+"""Configuration file → `Config`, or every problem of the file at once.
 
-The way: bytes → nodes with places (`document`) → records, directed by the dataclasses in `config` (`building`) → rules
-over what could be read (`names`, `servers`, `hosts`, `receivers`, `kernel_rules`, `schedules`, `maintenance`,
-`heartbeat`, `web`, `reach`) → `Config`.
+Each step is taken once: bytes → nodes that know their line and column, within limits (`yaml_tree`) → values with their
+places, as the settings classes in `config` say (`schema`, `walk`) → checks of what goes together, of files and of
+addresses (`cross_checks`, `servers`, `hosts`, `receivers`) → `Config`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
-from watchdog.loading.cross_checks import (
-    check_kernel_rules,
-    check_maintenance,
-    check_mentions,
-    check_names,
-    check_reach,
-)
+from watchdog.loading.cross_checks import check_across_sections
+from watchdog.loading.files import read_regular
 from watchdog.loading.hosts import Opens, check_hosts
-from watchdog.loading.receivers import check_file_mode, check_receivers, start_judging
-from watchdog.loading.records import Place, Problems, Record
-from watchdog.loading.references import References, SourceError, absolute, read_regular
-from watchdog.loading.scalars import is_nothing, written_duration
-from watchdog.loading.schema import Builder
+from watchdog.loading.receivers import check_file_mode, check_receiver_urls, check_receivers
+from watchdog.loading.records import Place, Problems, Record, SettingError
+from watchdog.loading.references import References
+from watchdog.loading.scalars import written_duration
 from watchdog.loading.servers import check_alerting, check_heartbeat, check_servers, check_standby, check_web
-from watchdog.loading.url_check import Judge, judge_apart
-from watchdog.loading.yaml_tree import MAX_BYTES, DocumentError, Mark, Node, read_document
+from watchdog.loading.url_check import UrlCheck, check_urls
+from watchdog.loading.walk import Walk
+from watchdog.loading.yaml_tree import MAX_BYTES, DocumentError, Mark, Node, is_nothing, read_document
 from watchdog.policy.plan import Listener, PlannedCheck, plan
 
-__all__ = ["Judge", "Listener", "Loaded", "PlannedCheck", "load", "locate", "plan", "read", "written_duration"]
+__all__ = ["Listener", "Loaded", "PlannedCheck", "UrlCheck", "load", "locate", "plan", "read", "written_duration"]
 
 VARIABLE = "INFERENCE_WATCHDOG_CONFIG"
 SYSTEM_FILE = Path("/etc/inference-watchdog/config.yaml")
@@ -70,24 +65,23 @@ def load(
     path: str | Path,
     *,
     environ: Mapping[str, str] = os.environ,
-    judge: Judge = judge_apart,
-    meanwhile: Callable[[], None] | None = None,
+    check_urls: UrlCheck = check_urls,
     opens: Opens | None = None,
 ) -> Loaded:
     """Read the configuration file at `path`; raises ConfigError with all its problems in file order.
 
-    `environ` is where `${env:…}` is looked up; `judge` judges receiver URLs (by default apprise does, in a process of
-    its own, which takes 0.4 s). `meanwhile` is called while that goes on: a place for what the caller has to import.
-    `opens` tries passphrases of SSH keys; without it that is left to the first connection.
+    `environ` is where `${env:…}` is looked up; `check_urls` checks receiver URLs (by default apprise does, in a process
+    of its own, which takes 0.4 s). `opens` tries passphrases of SSH keys; without it that is left to the first
+    connection.
     """
     path = Path(path)
     try:
         data, mode = read_regular(path, MAX_BYTES)
-    except SourceError as fault:
-        problem, hint = fault.problem, fault.hint
+    except SettingError as found:
+        problem = ConfigProblem(str(path), 0, 0, "", found.problem, found.hint)
     else:
-        return read(data, str(path), mode=mode, environ=environ, judge=judge, meanwhile=meanwhile, opens=opens)
-    raise ConfigError((ConfigProblem(str(path), 0, 0, "", problem, hint),))
+        return read(data, str(path), mode=mode, environ=environ, check_urls=check_urls, opens=opens)
+    raise ConfigError((problem,))
 
 
 def read(
@@ -96,8 +90,7 @@ def read(
     *,
     mode: int | None = None,
     environ: Mapping[str, str] = os.environ,
-    judge: Judge = judge_apart,
-    meanwhile: Callable[[], None] | None = None,
+    check_urls: UrlCheck = check_urls,
     opens: Opens | None = None,
 ) -> Loaded:
     """Make a configuration of the bytes of `file`; raises ConfigError with all problems in file order.
@@ -105,16 +98,17 @@ def read(
     `mode` holds the file's permission bits (None: it is no file, and may hold secrets itself).
     """
     problems = Problems(file)
+    references = References(environ, Path(file).absolute().parent)
     root = _document(data, problems)
-    if root is not None:
-        references = References(environ, Path(file).absolute().parent, problems)
-        record = _record(root, problems, references, judge, meanwhile, opens)
-        if record is not None:
-            check_file_mode(record, mode, problems)
-            if not problems.errors:
-                parts = tuple(Secret(text) for text in sorted(references.filled_in))
-                config = dataclasses.replace(record.build(), file=file, secret_parts=parts)
-                return Loaded(config, problems.sorted_warnings())
+    record = Walk(problems, references).section(root, Config, Place(root.mark)) if root is not None else None
+    if isinstance(record, Record):
+        _check(record, problems, opens)
+        check_receiver_urls(record, problems, check_urls)
+        check_file_mode(record, mode, problems)
+        if not problems.errors:
+            parts = tuple(Secret(text) for text in sorted(references.filled_in))
+            config = dataclasses.replace(record.build(), file=file, secret_parts=parts)
+            return Loaded(config, problems.sorted_warnings())
     raise ConfigError(problems.sorted_errors())
 
 
@@ -130,33 +124,13 @@ def _document(data: bytes, problems: Problems) -> Node | None:
     return root
 
 
-def _record(
-    root: Node,
-    problems: Problems,
-    references: References,
-    judge: Judge,
-    meanwhile: Callable[[], None] | None,
-    opens: Opens | None,
-) -> Record | None:
-    record = Builder(problems, references).record(root, Config, Place(root.mark))
-    if not isinstance(record, Record):
-        return None
-    finish_judging = start_judging(record, problems, judge)
-    if record.get("state_dir") is not None:
-        absolute(record, "state_dir", references)
-    check_names(record, problems)
-    check_mentions(record, problems)
-    check_servers(record, problems, references)
-    check_hosts(record, problems, references, opens)
-    check_receivers(record, problems)
-    check_kernel_rules(record, problems, references)
-    check_alerting(record, problems)
-    check_maintenance(record, problems)
-    check_heartbeat(record, problems)
-    check_web(record, problems)
-    check_standby(record, problems)
-    check_reach(record, problems)
-    if meanwhile is not None:
-        meanwhile()
-    finish_judging()
-    return record
+def _check(root: Record, problems: Problems, opens: Opens | None) -> None:
+    """What is wrong with values that can be read: those that do not go together, and files and addresses."""
+    check_across_sections(root, problems)
+    check_servers(root, problems)
+    check_hosts(root, problems, opens)
+    check_receivers(root, problems)
+    check_alerting(root, problems)
+    check_heartbeat(root, problems)
+    check_web(root, problems)
+    check_standby(root, problems)

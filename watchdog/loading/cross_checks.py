@@ -1,4 +1,4 @@
-"""Rules about names: what a name may look like, that it is unique, and that a name that is referred to exists."""
+"""Checks across sections: names are unique, what is referred to exists, every check reaches a receiver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from pathlib import Path
 
 from watchdog.errors import RuleError
 from watchdog.loading.records import Problems, Record, shown
-from watchdog.loading.references import References
 from watchdog.model import Severity
 from watchdog.policy import LABELS
 from watchdog.policy.plan import Listener, listeners
 
 NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
 """Names end up in check keys (`generation/deepseek`), command lines and titles of 80 characters."""
+
+
+def check_across_sections(root: Record, problems: Problems) -> None:
+    """All checks of this module."""
+    check_names(root, problems)
+    check_mentions(root, problems)
+    check_kernel_rules(root, problems)
+    check_maintenance(root, problems)
+    check_reach(root, problems)
 
 
 def check_names(root: Record, problems: Problems) -> None:
@@ -41,15 +49,14 @@ def _refuse(record: Record, name: str, problems: Problems) -> None:
     better = re.sub(r"[^\w.@:+-]+", "-", unicodedata.normalize("NFC", name)).strip("-._@:+")[:64]
     problems.error(
         record.at("name"),
-        f"{quoted} is no usable name: letters, digits and . _ - @ : + only, at most 64 of them, "
-        "a letter or digit first",
+        f"{quoted} is not a valid name: at most 64 letters, digits and . _ - @ : +, starting with a letter or digit",
         record.hint("name", f"did you mean {better}?" if NAME.fullmatch(better) and name in quoted else ""),
     )
 
 
 def names_of(root: Record, section: str) -> list[str] | None:
     """The names given in a section, good or bad, in file order; None when the section could not be read."""
-    if root.get(section) is None or section in root.meant:
+    if root.get(section) is None or section in root.misspelled:
         return None
     return [name for record in root.sections(section) if (name := record.get("name")) is not None]
 
@@ -78,7 +85,7 @@ def _mentions(record: Record, field: str, what: str, known: list[str] | None, pr
             continue
         if name in seen:
             where = f"{field}[{number}]"
-            problems.error(record.at(where), f"{record.quoted(where, name)} is named twice", "remove one")
+            problems.error(record.at(where), f"{record.quoted(where, name)} is listed twice", "remove one")
         elif name not in known:
             _no_such(record, f"{field}[{number}]", what, name, known, problems)
         seen.add(name)
@@ -112,10 +119,12 @@ KINDS = {"servers": "generation", "hosts": "kernel_log"}
 
 def check_reach(root: Record, problems: Problems) -> None:
     """Every check reaches a receiver; a check of which warnings reach nobody is said, not refused."""
-    if root.meant & {*KINDS, "receivers"}:
+    if root.misspelled & {*KINDS, "receivers"}:
         return
     if not any(root.given(section) and root.values[section] != () for section in KINDS):
-        problems.error(root.place, "there is nothing to watch: no server and no host", "start from config/minimal.yaml")
+        problems.error(
+            root.place, "there is nothing to watch: neither a server nor a host", "start from config/minimal.yaml"
+        )
         return
     if root.given("receivers") and root.get("receivers") is None:
         return
@@ -125,10 +134,10 @@ def check_reach(root: Record, problems: Problems) -> None:
         unheard = [_check_key(record, kind) for record, kind in checks if _is_deaf_to_warnings(record, everyone)]
         if unheard:
             hint = "add a receiver with min_severity: warn, for example a mail address"
-            problems.warn(root.at("receivers"), f"warnings reach nobody, only pages do: {_some(unheard)}", hint)
+            problems.warn(root.at("receivers"), f"warnings reach no receiver, only pages do: {_some(unheard)}", hint)
     elif checks:
         names = _some([_check_key(record, kind) for record, kind in checks])
-        problem = f"there is no receiver: nobody would hear of {names}"
+        problem = f"there is no receiver: nobody would be alerted about {names}"
         problems.error(root.at("receivers"), problem, "add one under `receivers`")
 
 
@@ -158,7 +167,7 @@ def _is_deaf_to_warnings(record: Record, everyone: tuple[Listener, ...]) -> bool
 
 WEEKLY = ("days", "start", "duration_s", "time_zone")
 ONCE = ("begins", "ends")
-_MAINTENANCE_EXAMPLE = "write days, start, duration and time_zone for every week, or begins and ends for once"
+_MAINTENANCE_EXAMPLE = "write days, start, duration and time_zone for every week, or begins and ends for one time"
 NAMED_IN = {"server": "servers", "host": "hosts", "receiver": "receivers"}
 
 
@@ -174,7 +183,11 @@ def _check_matcher(root: Record, window: Record, problems: Problems) -> None:
     if matcher is None:
         return
     if not matcher:
-        problems.error(window.at("match"), "matches nothing", 'name a label, for example {server: NAME} or {host: "*"}')
+        problems.error(
+            window.at("match"),
+            "is empty, so it matches nothing",
+            'name a label, for example {server: NAME} or {host: "*"}',
+        )
     for label, wanted in matcher.items():
         where = f"match.{label}"
         if label not in LABELS:
@@ -198,22 +211,20 @@ def _check_times(window: Record, problems: Problems) -> None:
     weekly = [name for name in WEEKLY if window.given(name)]
     once = [name for name in ONCE if window.given(name)]
     if weekly and once:
-        problems.error(
-            window.at(once[0]), "is for a window that happens once, but this one is weekly", _MAINTENANCE_EXAMPLE
-        )
+        problems.error(window.at(once[0]), "is for a one-time window, but this one is weekly", _MAINTENANCE_EXAMPLE)
     elif not weekly and not once:
-        problems.error(window.place, "does not say when it is", _MAINTENANCE_EXAMPLE)
+        problems.error(window.place, "does not say when it applies", _MAINTENANCE_EXAMPLE)
     elif once:
         _check_once(window, once, problems)
     else:
         for name in ("days", "start", "time_zone"):
-            if name not in weekly and name not in window.meant:
+            if name not in weekly and name not in window.misspelled:
                 problems.error(window.place, f"`{name}` is missing", _MAINTENANCE_EXAMPLE)
 
 
 def _check_once(window: Record, given: list[str], problems: Problems) -> None:
     for name in ONCE:
-        if name not in given and name not in window.meant:
+        if name not in given and name not in window.misspelled:
             problems.error(window.place, f"`{name}` is missing", _MAINTENANCE_EXAMPLE)
     begins, ends = window.get("begins"), window.get("ends")
     if begins is not None and ends is not None and not ends > begins:
@@ -223,7 +234,7 @@ def _check_once(window: Record, given: list[str], problems: Problems) -> None:
 # Rules about the kernel rules in the configuration: the files are good, and the ids that are changed exist.
 
 
-def check_kernel_rules(root: Record, problems: Problems, references: References) -> None:
+def check_kernel_rules(root: Record, problems: Problems) -> None:
     """Read the user's rule files and look up every id under `disable` and `severity`."""
     settings = root.section("rules")
     if not any(settings.get(name) for name in ("files", "disable", "severity")):
@@ -232,14 +243,10 @@ def check_kernel_rules(root: Record, problems: Problems, references: References)
     from watchdog import rulebook  # noqa: PLC0415 - see above
 
     known = {rule.id for rule in rulebook.packaged_rules()}
-    files = settings.get("files") or ()
-    paths = [references.path(name) if isinstance(name, str) else name for name in files]
-    if files:
-        settings.values["files"] = tuple(str(path) for path in paths)
-    for number, path in enumerate(paths):
-        if isinstance(path, Path):
+    for number, path in enumerate(settings.get("files") or ()):
+        if isinstance(path, str):
             try:
-                known.update(rule.id for rule in rulebook.read_rule_file(path))
+                known.update(rule.id for rule in rulebook.read_rule_file(Path(path)))
             except RuleError as error:
                 problems.error(settings.at(f"files[{number}]"), str(error))
     changed = [(f"disable[{number}]", rule) for number, rule in enumerate(settings.get("disable") or ())]

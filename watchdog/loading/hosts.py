@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 from watchdog.config import Secret
+from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record
-from watchdog.loading.references import References, check_file
 from watchdog.loading.servers import check_schedule
 
 # What can be said of SSH files by their text alone: importing an SSH library here would slow every start.
@@ -78,7 +78,7 @@ KEY_BEGINNING = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")
 
 
-def check_hosts(root: Record, problems: Problems, references: References, opens: Opens | None = None) -> None:
+def check_hosts(root: Record, problems: Problems, opens: Opens | None = None) -> None:
     """All rules about each host on its own. `opens` tries a passphrase; None leaves that to the first connection."""
     jumps = {host.get("name"): host.get("jump") for host in root.sections("hosts") if host.get("name")}
     for host in root.sections("hosts"):
@@ -86,11 +86,11 @@ def check_hosts(root: Record, problems: Problems, references: References, opens:
         user = host.get("user")
         if user is not None and USER.fullmatch(user) is None:
             problems.error(
-                host.at("user"), f"{host.quoted('user', user)} is no user name", "it takes no spaces, : or /"
+                host.at("user"), f"{host.quoted('user', user)} is not a valid user name", "it takes no spaces, : or /"
             )
         _check_jump(host, jumps, problems)
-        _check_login(host, problems, references, opens)
-        _check_known_hosts(host, problems, references)
+        _check_login(host, problems, opens)
+        _check_known_hosts(host, problems)
         check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
         check_schedule(host.section("vitals"), "a host that hangs is looked at", problems)
 
@@ -111,7 +111,7 @@ def _check_address(host: Record, problems: Problems) -> None:
     place, hint = host.at("address"), "write an IP address or a host name, like 192.0.2.10"
     quoted = host.quoted("address", address)
     if address.startswith("-"):
-        problems.error(place, f"{quoted} starts with a dash, so a command could take it for an option", hint)
+        problems.error(place, f"{quoted} starts with a dash, so a command could mistake it for an option", hint)
         return
     with_port = ADDRESS_WITH_PORT.fullmatch(address)
     if with_port and is_host(with_port[1].strip("[]")):
@@ -120,7 +120,7 @@ def _check_address(host: Record, problems: Problems) -> None:
         hint = "put the user in `user`"
     elif address.startswith("[") and is_host(address.strip("[]")):
         hint = f"did you mean {address.strip('[]')}?"
-    problems.error(place, f"{quoted} is no address", host.hint("address", hint))
+    problems.error(place, f"{quoted} is not a valid address", host.hint("address", hint))
 
 
 def _check_jump(host: Record, jumps: Mapping[str, str | None], problems: Problems) -> None:
@@ -130,15 +130,17 @@ def _check_jump(host: Record, jumps: Mapping[str, str | None], problems: Problem
         return
     place, quoted = host.at("jump"), host.quoted("jump", jump)
     if jump == host.get("name"):
-        problems.error(place, "jumps over itself", "name another host")
+        problems.error(place, "uses itself as jump host", "name another host")
     elif jump in jumps:
         if jumps[jump] is not None:
             problems.error(
-                place, f"{quoted} needs a jump itself, and only one is made", "name a host that is reached straight"
+                place,
+                f"{quoted} uses a jump host itself, and only one hop is supported",
+                "name a host that is reached directly",
             )
     elif not _is_hop(jump):
         hint = problems.suggest(jump, jumps) or "write host, user@host or user@host:port"
-        problems.error(place, f"{quoted} is no host to jump over", host.hint("jump", hint))
+        problems.error(place, f"{quoted} is not a valid jump host", host.hint("jump", hint))
 
 
 def _is_hop(text: str) -> bool:
@@ -151,8 +153,8 @@ def _is_hop(text: str) -> bool:
     return is_host(with_port[1].strip("[]")) and 0 < int(with_port[2]) < 65536
 
 
-def _check_login(host: Record, problems: Problems, references: References, opens: Opens | None) -> None:
-    data = check_file(host, "identity_file", references, problems, private=True)
+def _check_login(host: Record, problems: Problems, opens: Opens | None) -> None:
+    data = read_setting(host.get("identity_file"), host.at("identity_file"), problems, private=True)
     if data is not None:
         fault = _no_private_key(data) or _locked(data, host)
         if fault:
@@ -165,7 +167,7 @@ def _check_login(host: Record, problems: Problems, references: References, opens
         if KEY_BEGINNING.match(key) is None:
             problems.error(
                 host.at("identity"),
-                "is no private key",
+                "is not a private key",
                 "give ${credential:NAME} or ${file:/path}, or use identity_file",
             )
         elif _locked(key, host):
@@ -179,25 +181,25 @@ def _locked(key: bytes, host: Record) -> tuple[str, str] | tuple[()]:
     if host.given("passphrase") or not is_encrypted(key):
         return ()
     hint = "give passphrase: ${credential:NAME} or ${file:/path}, or take it off a copy with: ssh-keygen -p"
-    return "is encrypted, and there is no passphrase to open it", hint
+    return "is encrypted, and no passphrase is given", hint
 
 
 def _check_passphrase(key: bytes, host: Record, problems: Problems, opens: Opens | None) -> None:
     passphrase = host.get("passphrase")
     if opens is not None and isinstance(passphrase, Secret) and is_encrypted(key) and not opens(key, passphrase):
-        problems.error(host.at("passphrase"), "does not open the key", "correct it")
+        problems.error(host.at("passphrase"), "does not decrypt the key", "correct it")
 
 
 def _check_ways(host: Record, problems: Problems) -> None:
     ways = [way for way in LOGINS if host.given(way) and host.get(way) is not False]
     if "identity_file" in ways and "identity" in ways:
-        problems.error(host.at("identity"), "identity_file is given too", "remove one of the two")
+        problems.error(host.at("identity"), "identity_file is set too", "remove one of the two")
     if not ways:
         problems.error(
-            host.place, "says no way to log in", "give identity_file, identity, agent: true or ssh_config: true"
+            host.place, "has no login method", "give identity_file, identity, agent: true or ssh_config: true"
         )
     if host.given("passphrase") and not host.given("identity_file") and not host.given("identity"):
-        problems.error(host.at("passphrase"), "there is no key that it could open", "give identity_file, or remove it")
+        problems.error(host.at("passphrase"), "there is no key for it to decrypt", "give identity_file, or remove it")
 
 
 def _no_private_key(data: bytes) -> tuple[str, str] | None:
@@ -205,22 +207,22 @@ def _no_private_key(data: bytes) -> tuple[str, str] | None:
         return None
     if PUBLIC_KEY.match(data):
         return "is the public half of the key", "name the file without .pub"
-    return "is no private key in OpenSSH or PEM form", "make one with: ssh-keygen -t ed25519"
+    return "is not a private key in OpenSSH or PEM format", "make one with: ssh-keygen -t ed25519"
 
 
-def _check_known_hosts(host: Record, problems: Problems, references: References) -> None:
-    data = check_file(host, "known_hosts", references, problems)
+def _check_known_hosts(host: Record, problems: Problems) -> None:
+    data = read_setting(host.get("known_hosts"), host.at("known_hosts"), problems)
     if data is None:
         return
     patterns, address, port = host_patterns(data), host.get("address"), host.get("port") or 22
     usable = address is not None and is_host(address)
     hint = f"fill it with: ssh-keyscan -p {port} {address}" if usable else ""
     if not any(line.strip() and not line.startswith(b"#") for line in data.splitlines()):
-        problem = "holds no host key, so no connection will be trusted"
+        problem = "contains no host key, so no connection will be trusted"
     elif not patterns:
-        problem = "has no line in the form of known_hosts (host, kind, key), so no connection will be trusted"
+        problem = "has no line in known_hosts format (host, type, key), so no connection will be trusted"
     elif usable and host.get("ssh_config") is not True and not may_mean(patterns, address, port):
-        problem = f"holds no key of {host.quoted('address', address)}, so its connections will not be trusted"
+        problem = f"contains no key of {host.quoted('address', address)}, so connections to it will not be trusted"
     else:
         return
     problems.warn(host.at("known_hosts"), problem, hint)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from watchdog.config import Secret
+from watchdog.loading.files import chmod
 from watchdog.loading.records import Problems, Record
-from watchdog.loading.references import chmod
 from watchdog.loading.servers import web_url_parts
-from watchdog.loading.url_check import Judge
+from watchdog.loading.url_check import UrlCheck
 
 NO_KEYS = ("EMPTY", "none", "dummy", "not-needed", "sk-no-key-required", "no-key", "token-abc123")
 """What people write as api_key where the server checks none: nothing to hide."""
@@ -47,18 +46,14 @@ def _address_problem(url: str) -> str | None:
     return address_problem(url)
 
 
-def start_judging(root: Record, problems: Problems, judge: Judge) -> Callable[[], None]:
-    """Ask the delivery library about every URL; what this gives notes the problems when the answers are there."""
+def check_receiver_urls(root: Record, problems: Problems, check_urls: UrlCheck) -> None:
+    """The delivery library takes each receiver's URL."""
     asked = [(receiver, url) for receiver in root.sections("receivers") if (url := receiver.get("url")) is not None]
-    answers = judge([url.reveal() for _, url in asked])
-
-    def finish() -> None:
-        for (receiver, url), problem in zip(asked, answers(), strict=True):
-            if problem:
-                hint = "see https://appriseit.com/services/"
-                problems.error(receiver.at("url"), without_url(problem, url.reveal()), hint)
-
-    return finish
+    answers = check_urls([url.reveal() for _, url in asked])
+    for (receiver, url), problem in zip(asked, answers, strict=True):
+        if problem:
+            hint = "see https://appriseit.com/services/"
+            problems.error(receiver.at("url"), without_url(problem, url.reveal()), hint)
 
 
 def without_url(problem: str, url: str) -> str:
@@ -84,7 +79,7 @@ def check_file_mode(root: Record, mode: int | None, problems: Problems) -> None:
             if _is_secret(name, text):
                 problems.error(
                     record.at(name),
-                    f"a secret, in a file that everybody on this machine can read (mode {stat.S_IMODE(mode):04o})",
+                    f"a secret, in a file that everyone on this machine can read (mode {stat.S_IMODE(mode):04o})",
                     f"{chmod(Path(problems.file))}; or use ${{env:NAME}} or ${{file:/path}}",
                 )
                 return

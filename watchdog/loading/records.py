@@ -1,21 +1,16 @@
-"""What could be read of one section, whether or not it is good, and the keys each section has."""
+"""What could be read of a section, whether or not it is good, and the problems of one loading with their places."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import functools
 import re
-import types
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
-from watchdog.config import Config
 from watchdog.errors import ConfigProblem
+from watchdog.loading.schema import fields_of
 from watchdog.loading.yaml_tree import Mark
-
-# Collects what is wrong with a configuration, with places and suggestions. Never quotes a secret.
 
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,47}")
 STRAYED_SECRET = re.compile(r"PRIVATE KEY|[:/][^:/\s]+@")
@@ -24,6 +19,17 @@ MAX_NOTED = 1000
 MAX_SUGGESTIONS = 30
 """Suggestions cost time; a file with more faults than this is not a matter of a typo."""
 MAX_SHOWN = 60
+
+
+class SettingError(Exception):
+    """A value that cannot be used; says what is wrong and what to do, and never holds a secret.
+
+    `typo` is a word that may be misspelled and the words it may stand for: a near one becomes the hint.
+    """
+
+    def __init__(self, problem: str, hint: str = "", *, typo: tuple[str, Collection[str]] | None = None) -> None:
+        self.problem, self.hint, self.typo = problem, hint, typo
+        super().__init__(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Place:
     def at(self, mark: Mark, key: str | int) -> Place:
         """The place of a value inside this one: key `key` of a mapping or number `key` of a list.
 
-        A key that looks like no key is left out of the path: it may be a secret without its colon.
+        A key that does not look like one is left out of the path: it may be a secret without its colon.
         """
         if isinstance(key, int):
             return Place(mark, f"{self.path}[{key}]")
@@ -47,7 +53,7 @@ class Place:
 
 @dataclass(slots=True)
 class Problems:
-    """All errors and warnings of one loading."""
+    """All errors and warnings of one loading. Never quotes a secret."""
 
     file: str
     errors: list[ConfigProblem] = field(default_factory=list)
@@ -56,10 +62,15 @@ class Problems:
     count: int = 0
 
     def error(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note something that stops the start. Beyond `MAX_NOTED` problems are only counted."""
+        """Note something that prevents the start. Beyond `MAX_NOTED` problems are only counted."""
         self.count += 1
         if len(self.errors) < MAX_NOTED:
             self.errors.append(ConfigProblem(self.file, *place.mark, place.path, problem, hint))
+
+    def note(self, place: Place, found: SettingError) -> None:
+        """Note as an error what is wrong with the value at `place`."""
+        hint = self.suggest(*found.typo) if found.typo else ""
+        self.error(place, found.problem, hint or found.hint)
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:
         """Note something that is allowed, and is probably not what is wanted."""
@@ -70,9 +81,9 @@ class Problems:
         if len(word) > MAX_SHOWN or self.suggested >= MAX_SUGGESTIONS:
             return None
         self.suggested += 1
-        folded = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-        return folded[near[0]] if near else None
+        by_lower = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+        return by_lower[near[0]] if near else None
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
         """`did you mean X?` for the nearest of `known`, or an empty text when none is near."""
@@ -99,7 +110,7 @@ def _in_file_order(problems: list[ConfigProblem]) -> tuple[ConfigProblem, ...]:
 
 
 def shown(text: str, limit: int = MAX_SHOWN) -> str:
-    """`text` of a setting that is no secret, quoted for a message: one line, control characters escaped, clipped.
+    """`text` of a setting that is not secret, quoted for a message: one line, control characters escaped, clipped.
 
     A text that looks like a login or a private key is not quoted: a lost line break may have brought it here.
     """
@@ -107,16 +118,12 @@ def shown(text: str, limit: int = MAX_SHOWN) -> str:
         return "this text"
     clipped = text if len(text) <= limit else text[:limit] + "…"
     return (
-        "'" + "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in clipped) + "'"
+        "'" + "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in clipped) + "'"
     )
 
 
-SET_BY_LOADING = {(Config, "file"), (Config, "secret_parts")}
-"""Fields that are no keys."""
-
-
 class Fault:
-    """What a value that could not be read is replaced by; its problem has been noted."""
+    """Stands for a value that could not be read; its problem has been noted."""
 
 
 FAULT = Fault()
@@ -124,7 +131,10 @@ FAULT = Fault()
 
 @dataclass(slots=True)
 class Record:
-    """One section as far as it could be read."""
+    """One section as far as it could be read: values by field, and where each stands.
+
+    Checks look at it even when the file has faults, so that everything wrong with it is reported at once.
+    """
 
     kind: type
     place: Place
@@ -133,21 +143,15 @@ class Record:
     """Field, `field[number]` of a list or `field.key` of a mapping → where its value stands."""
     literals: dict[str, str] = field(default_factory=dict)
     """The secrets that stand in the file itself, named like `places`, for the check of the file's mode."""
-    filled: set[str] = field(default_factory=set)
+    from_environment: set[str] = field(default_factory=set)
     """The texts that hold values of environment variables, named like `places`: no message quotes them."""
-
-    meant: set[str] = field(default_factory=set)
-    """Keys that are given with a typo: that they are missing is not said as well."""
+    misspelled: set[str] = field(default_factory=set)
+    """Keys that are given with a typo: they are not reported as missing as well."""
 
     def get(self, name: str) -> Any:
         """The value of field `name`, its default when it was not given, or None when it was faulty or is required."""
-        if name in self.values:
-            value = self.values[name]
-            return None if isinstance(value, Fault) else value
-        known = fields_of(self.kind)[name]
-        if known.default is not MISSING:
-            return known.default
-        return known.default_factory() if known.default_factory is not MISSING else None
+        value = self.values[name] if name in self.values else fields_of(self.kind)[name].default
+        return None if isinstance(value, Fault) else value
 
     def given(self, name: str) -> bool:
         """Whether the file says something about field `name`, good or bad."""
@@ -159,16 +163,16 @@ class Record:
 
     def quoted(self, name: str, text: str) -> str:
         """`text`, the value at `name`, for a message; not the value of an environment variable."""
-        return "the value of ${env:…}" if name in self.filled else shown(text)
+        return "the value of ${env:…}" if name in self.from_environment else shown(text)
 
     def hint(self, name: str, hint: str) -> str:
         """`hint`, which is made from the value at `name`, unless that came from an environment variable."""
-        return "" if name in self.filled else hint
+        return "" if name in self.from_environment else hint
 
     def section(self, name: str) -> Record:
         """The section in field `name`; an empty one (all defaults) when it was not given or is faulty."""
         value = self.values.get(name)
-        return value if isinstance(value, Record) else Record(bare(hints_of(self.kind)[name]), self.at(name))
+        return value if isinstance(value, Record) else Record(fields_of(self.kind)[name].form.type, self.at(name))
 
     def sections(self, name: str) -> tuple[Record, ...]:
         """The good entries of the list of sections in field `name`."""
@@ -185,51 +189,3 @@ def _built(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_built(entry) for entry in value)
     return value
-
-
-@functools.cache
-def hints_of(kind: type) -> Mapping[str, Any]:
-    """Field → type, with the names in annotations resolved."""
-    hints: Mapping[str, Any] = get_type_hints(kind)
-    return hints
-
-
-@functools.cache
-def fields_of(kind: type) -> Mapping[str, dataclasses.Field[Any]]:
-    """Name → field, of all fields."""
-    return {one.name: one for one in dataclasses.fields(kind)}
-
-
-@functools.cache
-def keys_of(kind: type) -> Mapping[str, dataclasses.Field[Any]]:
-    """Key in the file → field. A duration `interval_s` is written as `interval`, with its unit in the value."""
-    found = {}
-    for known in fields_of(kind).values():
-        if (kind, known.name) not in SET_BY_LOADING:
-            key = known.name.removesuffix("_s") if hints_of(kind)[known.name] is float else known.name
-            found[key] = known
-    return found
-
-
-def bare(hint: Any) -> Any:
-    """`hint` without its `| None`."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return next(part for part in get_args(hint) if part is not type(None))
-    return hint
-
-
-def may_be_nothing(hint: Any) -> bool:
-    """Whether `hint` allows None."""
-    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
-
-
-def key_elsewhere(key: str, kind: type) -> str:
-    """`did you mean probe.interval?` when `key` belongs to a section inside this one."""
-    outer = next((outer for outer, inner in _sections_in(kind).items() if key in inner), None)
-    return f"did you mean {outer}.{key}?" if outer else ""
-
-
-@functools.cache
-def _sections_in(kind: type) -> Mapping[str, Mapping[str, object]]:
-    hints = {key: bare(hints_of(kind)[one.name]) for key, one in keys_of(kind).items()}
-    return {key: keys_of(hint) for key, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}

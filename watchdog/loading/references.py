@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watchdog.loading.records import Place, Problems, Record, shown
+from watchdog.loading.files import named, read_regular
+from watchdog.loading.records import SettingError
 
 REFERENCE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)(?P<end>\}?)")
 """`$${` is a literal `${`; anything else that starts with `${` is a reference and must be a good one."""
@@ -23,21 +22,16 @@ LINE_BREAK_OR_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-class SourceError(Exception):
-    """A reference that gives no usable text; says which, and what to do."""
-
-    def __init__(self, problem: str, hint: str = "") -> None:
-        """Take the problem and the hint, both free of any value."""
-        self.problem, self.hint = problem, hint
-        super().__init__(problem)
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Expanded:
-    """A text with its references filled in. `is_literal` = it had none, so all of it stands in the file."""
+    """A text with its references filled in, or why some could not be.
+
+    `is_literal`: it had none, so all of it stands in the file.
+    """
 
     text: str
     is_literal: bool
+    faults: tuple[SettingError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +40,35 @@ class References:
 
     environ: Mapping[str, str]
     folder: Path
-    problems: Problems
     filled_in: set[str] = field(default_factory=set)
     """The values that were filled into secrets so far."""
 
-    def expand(self, text: str, place: Place, *, secret: bool, lines: bool = False) -> Expanded | None:
-        """Fill in the references of `text`; None after noting every problem.
+    def expand(self, text: str, *, secret: bool, lines: bool = False) -> Expanded:
+        """Fill in the references of `text`.
 
         In a setting that is no secret (`secret` false) only `${env:…}` is allowed, as its value may be shown.
         `lines` allows line breaks in the values (private keys).
         """
         parts: list[str] = []
-        end, faults = 0, 0
+        faults: list[SettingError] = []
+        end, is_literal = 0, True
         for found in REFERENCE.finditer(text):
             parts.append(text[end : found.start()])
             end = found.end()
             if found["body"] is None:
                 parts.append("${")
                 continue
+            is_literal = False
             try:
                 value = self._value(found["body"], found["end"], secret=secret, lines=lines)
-                parts.append(value)
-                self.filled_in.update({value} if secret else ())
-            except SourceError as fault:
-                faults += 1
-                self.problems.error(place, fault.problem, fault.hint)
-        if faults:
-            return None
+            except SettingError as fault:
+                faults.append(fault.with_traceback(None))  # its frames hold the values
+                continue
+            parts.append(value)
+            if secret:
+                self.filled_in.add(value)
         parts.append(text[end:])
-        return Expanded("".join(parts), is_literal=not any(_references(text)))
+        return Expanded("".join(parts), is_literal, tuple(faults))
 
     def path(self, text: str) -> Path:
         """A file path as written in the configuration: `~` and paths relative to the configuration are filled in."""
@@ -83,163 +77,64 @@ class References:
     def _value(self, body: str, end: str, *, secret: bool, lines: bool) -> str:
         kind, colon, name = body.partition(":")
         if not end:
-            raise SourceError("`${` without its `}`", "write $${ for a literal ${")
+            raise SettingError("`${` without a closing `}`", "write $${ for a literal ${")
         if kind not in KINDS or not colon:
-            near = self.problems.suggest(kind, KINDS) if colon else ""
-            raise SourceError(
-                "an unknown kind of ${…}", near or f"write {', '.join(KINDS.values())}, or $${{ for a literal ${{"
-            )
+            hint = f"write {', '.join(KINDS.values())}, or $${{ for a literal ${{"
+            raise SettingError("an unknown kind of reference", hint, typo=(kind, KINDS.keys()) if colon else None)
         if kind != "env" and not secret:
-            raise SourceError(
-                f"${{{kind}:…}} is for secrets, and this setting may be shown in logs and alerts",
-                "write the value itself, or ${env:NAME} for one that may be shown",
+            raise SettingError(
+                f"${{{kind}:…}} is for secrets, but this setting may appear in logs and alerts",
+                "write the value itself, or ${env:NAME}",
             )
         read = {"env": self._environment, "file": self._file, "credential": self._credential}[kind]
         where, value = read(name)
         value = value.rstrip("\r\n")
         if not value.strip():
-            raise SourceError(f"{where} is empty")
+            raise SettingError(f"{where} is empty")
         if (CONTROL_BUT_LINES if lines else LINE_BREAK_OR_CONTROL).search(value):
-            raise SourceError(f"{where} holds a line break or a control character", "a secret is one line of text")
+            raise SettingError(f"{where} contains a line break or a control character", "a secret is one line of text")
         return value
 
     def _environment(self, name: str) -> tuple[str, str]:
         if ENV_NAME.fullmatch(name) is None:
-            raise SourceError("${env:…} without a proper variable name", "write it like ${env:PHONE_URL}")
+            raise SettingError("${env:…} without a valid variable name", "write it like ${env:PHONE_URL}")
         where = f"environment variable {name}"
         value = self.environ.get(name)
         if value is None:
-            raise SourceError(
-                f"{where} is not set", self.problems.suggest(name, self.environ) or "set it, or use ${file:/path}"
-            )
+            hint = "set it, or use ${file:/path}"
+            raise SettingError(f"{where} is not set", hint, typo=(name, self.environ.keys()))
         if any("\ud800" <= sign <= "\udfff" for sign in value):
-            raise SourceError(f"{where} is not valid UTF-8")
+            raise SettingError(f"{where} is not valid UTF-8")
         return where, value
 
     def _file(self, name: str) -> tuple[str, str]:
         if not name.strip():
-            raise SourceError("${file:…} without a path", "write it like ${file:/etc/inference-watchdog/phone.url}")
+            raise SettingError("${file:…} without a path", "write it like ${file:/etc/inference-watchdog/phone.url}")
         path = self.path(name)
-        return f"file {named(path)}", _decoded(path, read_regular(path, MAX_SECRET_BYTES, private=True)[0])
+        return f"file {named(path)}", _secret_text(path, private=True)
 
     def _credential(self, name: str) -> tuple[str, str]:
         if CREDENTIAL_NAME.fullmatch(name) is None:
-            raise SourceError("${credential:…} without a proper name", "write it like ${credential:phone_url}")
+            raise SettingError("${credential:…} without a valid name", "write it like ${credential:phone_url}")
         folder = self.environ.get("CREDENTIALS_DIRECTORY")
         # Run by hand as root: the files that the unit hands over (see units/) are read themselves.
         source = self.folder / "credentials" / name.removeprefix("secret_")
         if not folder and os.path.lexists(source):
-            return f"credential {name}", _decoded(source, read_regular(source, MAX_SECRET_BYTES, private=True)[0])
+            return f"credential {name}", _secret_text(source, private=True)
         if not folder:
-            raise SourceError(
+            raise SettingError(
                 f"credential {name}: $CREDENTIALS_DIRECTORY is not set",
                 f"systemd sets it with LoadCredential={name}:/path in the unit; elsewhere use ${{file:/path}}",
             )
         path = Path(folder) / name
         # systemd's own files: readable by the unit's user alone, whatever their mode bits say (they carry an ACL).
-        return f"credential {name}", _decoded(path, read_regular(path, MAX_SECRET_BYTES)[0])
+        return f"credential {name}", _secret_text(path, private=False)
 
 
-def named(path: Path) -> str:
-    """The path for a message; longer than other texts, as the end of a path matters most."""
-    return shown(str(path), 400)
-
-
-def _references(text: str) -> Iterator[str]:
-    return (found["body"] for found in REFERENCE.finditer(text) if found["body"] is not None)
-
-
-def _decoded(path: Path, data: bytes) -> str:
+def _secret_text(path: Path, *, private: bool) -> str:
+    data, _ = read_regular(path, MAX_SECRET_BYTES, private=private)
     try:
         return data.decode()
     except UnicodeDecodeError:
         pass
-    raise SourceError(f"file {named(path)} is not UTF-8 text")
-
-
-def too_open(status: os.stat_result, path: Path) -> SourceError | None:
-    """Why the file behind `status` may not hold a secret, or None: others may not read it, nor our own group.
-
-    The group may read files of another owner: that is how root hands a secret to a service's group (sshd's rule too).
-    """
-    others, group = status.st_mode & stat.S_IRWXO, status.st_mode & stat.S_IRWXG
-    if others or (group and status.st_uid == os.geteuid()):
-        mode, who = stat.S_IMODE(status.st_mode), "everybody on this machine" if others else "its whole group"
-        return SourceError(f"file {named(path)} holds a secret and is open to {who} (mode {mode:04o})", chmod(path))
-    return None
-
-
-def chmod(path: Path) -> str:
-    """The command that closes `path` to everybody but its owner."""
-    return f"run: chmod 600 {shlex.quote(str(path)) if str(path).isprintable() else named(path)}"
-
-
-def read_regular(path: Path, limit: int, *, private: bool = False) -> tuple[bytes, int]:
-    """The bytes and the mode of a regular file of at most `limit` bytes; never waits on a pipe or a device.
-
-    Raises SourceError with plain words when it cannot be read, or is open to others and `private` asks that it is
-    not. Its text holds the path and nothing of the content.
-    """
-    name = named(path)
-    fault: SourceError | None
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(descriptor)
-            fault = _unfit(status, name, limit) or (too_open(status, path) if private else None)
-            if fault is None:
-                with os.fdopen(descriptor, "rb", closefd=False) as opened:
-                    return opened.read(limit), status.st_mode
-        finally:
-            os.close(descriptor)
-    except (OSError, ValueError) as error:
-        fault = unreadable(name, error)
-    raise fault
-
-
-def unreadable(name: str, error: OSError | ValueError) -> SourceError:
-    """The words for a file that could not be opened."""
-    if isinstance(error, FileNotFoundError):
-        return SourceError(f"file {name} does not exist", "check the path")
-    if isinstance(error, PermissionError):
-        return SourceError(
-            f"file {name} may not be read by this user", "check owner and mode of the file and its folders"
-        )
-    return SourceError(f"file {name} cannot be read: {getattr(error, 'strerror', None) or 'not a usable path'}")
-
-
-def _unfit(status: os.stat_result, name: str, limit: int) -> SourceError | None:
-    if stat.S_ISDIR(status.st_mode):
-        return SourceError(f"{name} is a directory, not a file", "name the file in it")
-    if not stat.S_ISREG(status.st_mode):
-        return SourceError(f"{name} is not a regular file")
-    if status.st_size > limit:
-        return SourceError(f"file {name} is larger than {limit // 1024} KiB")
-    return None
-
-
-# Rules about files that settings name: they exist, can be read, and are closed to others where they hold a key.
-
-MAX_BYTES = 8 * 1024 * 1024
-
-
-def check_file(
-    record: Record, field: str, references: References, problems: Problems, *, private: bool = False
-) -> bytes | None:
-    """Make the path in `field` absolute and give the file's bytes; None when not given, or after noting a problem."""
-    written = record.get(field)
-    if written is None:
-        return None
-    path = absolute(record, field, references)
-    try:
-        return read_regular(path, MAX_BYTES, private=private)[0]
-    except SourceError as fault:
-        problems.error(record.at(field), fault.problem, fault.hint)
-    return None
-
-
-def absolute(record: Record, field: str, references: References) -> Path:
-    """Replace the path in `field` by its absolute form, relative to the configuration's folder, and give it."""
-    path = references.path(record.get(field))
-    record.values[field] = str(path)
-    return path
+    raise SettingError(f"file {named(path)} is not UTF-8 text")

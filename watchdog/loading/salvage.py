@@ -13,9 +13,8 @@ from pathlib import Path
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.loading.records import Place, Problems, Record
 from watchdog.loading.references import References
-from watchdog.loading.scalars import is_nothing
-from watchdog.loading.schema import Builder
-from watchdog.loading.yaml_tree import DocumentError, Entries, Items, Node, Scalar, read_document
+from watchdog.loading.walk import Walk
+from watchdog.loading.yaml_tree import DocumentError, Entries, Items, Node, Scalar, is_nothing, read_document
 
 TOP_LEVEL_KEY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
 ENTRY = re.compile(rb"^(?=[ \t]*- )", re.MULTILINE)
@@ -24,13 +23,12 @@ ENTRY = re.compile(rb"^(?=[ \t]*- )", re.MULTILINE)
 def salvage_receivers(data: bytes, file: str, environ: Mapping[str, str] = os.environ) -> tuple[ReceiverSettings, ...]:
     """Every receiver in the bytes of `file` whose address can be read, whatever else is wrong; never raises.
 
-    A file that is no YAML as a whole is tried section by section, and its `receivers:` entry by entry.
+    A file that is not YAML as a whole is tried section by section, and its `receivers:` entry by entry.
     """
-    references = References(environ, Path(file).absolute().parent, Problems(file))
-    builder = Builder(references.problems, references)
+    walk = Walk(Problems(file), References(environ, Path(file).absolute().parent))
     found: dict[str, ReceiverSettings] = {}
     for number, node in enumerate(_entries(data), start=1):
-        record = builder.record(node, ReceiverSettings, Place(node.mark))
+        record = walk.section(node, ReceiverSettings, Place(node.mark))
         settings = _settings(record, f"receiver {number}") if isinstance(record, Record) else None
         if settings is not None:
             found.setdefault(settings.name, settings)
@@ -39,11 +37,11 @@ def salvage_receivers(data: bytes, file: str, environ: Mapping[str, str] = os.en
 
 def salvage_state_dir(data: bytes, file: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """The `state_dir` in the bytes of `file`, as an absolute path; None if it has none that can be read."""
-    references = References(environ, Path(file).absolute().parent, Problems(file))
+    references = References(environ, Path(file).absolute().parent)
     for key, value in _pairs(data):
         if isinstance(key, Scalar) and key.text == "state_dir" and isinstance(value, Scalar) and not is_nothing(value):
-            expanded = references.expand(value.text, Place(value.mark), secret=False)
-            return str(references.path(expanded.text)) if expanded is not None else None
+            expanded = references.expand(value.text, secret=False)
+            return None if expanded.faults else str(references.path(expanded.text))
     return None
 
 

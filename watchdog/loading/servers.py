@@ -7,8 +7,8 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from watchdog.config import Secret
+from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record, shown
-from watchdog.loading.references import References, check_file
 from watchdog.loading.scalars import written_duration
 
 # Rules about the web part: a place to listen at, and a token where others can reach it.
@@ -27,17 +27,17 @@ def check_web(root: Record, problems: Problems) -> None:
     listen, token = web.get("listen"), web.get("token")
     loopback = None if listen is None else _is_loopback(listen)
     if listen is not None and loopback is None:
-        problems.error(web.at("listen"), "is no address and port of this machine", _LISTEN_EXAMPLE)
+        problems.error(web.at("listen"), "is not an address and port of this machine", _LISTEN_EXAMPLE)
     if loopback is False and not web.given("token"):
         hint = "add `token: ${file:web.token}`, or listen at 127.0.0.1"
-        problems.error(web.at("listen"), "can be reached from other machines, so it needs a `token`", hint)
+        problems.error(web.at("listen"), "is reachable from other machines, so it needs a `token`", hint)
     if isinstance(token, Secret) and len(token.reveal()) < SHORTEST_TOKEN:
         hint = f"use {SHORTEST_TOKEN} characters or more, for example from `openssl rand -hex 16`"
-        problems.error(web.at("token"), "is too short: it could be guessed", hint)
+        problems.error(web.at("token"), "is too short and could be guessed", hint)
     for number, name in enumerate(web.get("names") or ()):
         if isinstance(name, str) and HOST_NAME.fullmatch(name) is None:
-            hint = "write it in small letters like mac.example.org, without http:// and port"
-            problems.error(web.at(f"names[{number}]"), "is no host name", hint)
+            hint = "write it in lower case like mac.example.org, without http:// and port"
+            problems.error(web.at(f"names[{number}]"), "is not a valid host name", hint)
 
 
 def _is_loopback(listen: str) -> bool | None:
@@ -69,16 +69,17 @@ def check_schedule(section: Record, effect: str, problems: Problems, *, why: str
     interval_s, timeout_s = section.get("interval_s"), section.get("timeout_s")
     if interval_s is None or timeout_s is None:
         return
-    every, within = written_duration(interval_s), written_duration(timeout_s)
     if timeout_s > interval_s:
+        every, within = written_duration(interval_s), written_duration(timeout_s)
         if section.given("timeout_s"):
-            problem = f"timeout {within} is longer than interval {every}, and {why}"
+            problem = f"timeout {within} is longer than interval {every}, but {why}"
             problems.error(section.at("timeout_s"), problem, f"use at most {every}, or a longer interval")
         else:
             problem = f"the default timeout {within} is longer than interval {every}: {effect} only every {within}"
             problems.warn(section.at("interval_s"), problem, f"set timeout to {every} or less")
     if interval_s < SHORT_INTERVAL_S:
-        problems.warn(section.at("interval_s"), f"{every} is very short; fine for a test, a load for a server", "")
+        every = written_duration(interval_s)
+        problems.warn(section.at("interval_s"), f"{every} is very short: fine for a test, but a load on a server", "")
 
 
 def check_alerting(root: Record, problems: Problems) -> None:
@@ -87,14 +88,14 @@ def check_alerting(root: Record, problems: Problems) -> None:
     window, failures = alerting.get("flap_window"), alerting.get("flap_failures")
     if window is not None and failures is not None and failures > window:
         where = "flap_failures" if alerting.given("flap_failures") else "flap_window"
-        problem = f"flap_failures {failures} never happen within flap_window {window}, so flapping would go unnoticed"
+        problem = f"flap_failures {failures} cannot be reached within flap_window {window}: flapping is never detected"
         problems.error(alerting.at(where), problem, f"use at most {window} for flap_failures")
 
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 OURS = {
     "model": "set `model` of the server",
-    "messages": "the prompt is ours",
+    "messages": "the prompt is fixed",
     "stream": "set `probe.stream`",
     "max_tokens": "set `probe.max_tokens`",
     "max_completion_tokens": "set `probe.max_tokens`; the other name is tried where a server asks for it",
@@ -104,12 +105,12 @@ FRAMING = ("content-length", "transfer-encoding", "content-type", "host", "conne
 MANY_TOKENS = 64
 
 
-def check_servers(root: Record, problems: Problems, references: References) -> None:
+def check_servers(root: Record, problems: Problems) -> None:
     """All rules about each server on its own."""
     for server in root.sections("servers"):
         _check_base_url(server, problems)
         _check_metrics_url(server, problems)
-        _check_tls(server, problems, references)
+        _check_tls(server, problems)
         _check_headers(server, problems)
         for key in server.get("extra_body") or {}:
             if key in OURS:
@@ -117,7 +118,7 @@ def check_servers(root: Record, problems: Problems, references: References) -> N
         probe = server.section("probe")
         check_schedule(probe, "a server that hangs is asked", problems)
         if (probe.get("max_tokens") or 0) > MANY_TOKENS:
-            problems.warn(probe.at("max_tokens"), "is a lot for a probe: it keeps the server busy", "5 proves as much")
+            problems.warn(probe.at("max_tokens"), "is a lot for a probe and keeps the server busy", "5 prove as much")
 
 
 def _check_base_url(server: Record, problems: Problems) -> None:
@@ -144,9 +145,12 @@ def split_web_url(record: Record, field: str, problems: Problems) -> SplitResult
     parts, problem, hint = web_url_parts(url)
     if not problem and parts is not None:
         if parts.username is not None or parts.password is not None:
-            problem, hint = "holds a user or password, and this URL is shown in alerts", "use api_key or headers"
+            problem, hint = (
+                "contains a user name or password, and this URL is shown in alerts",
+                "use api_key or headers",
+            )
         elif field == "base_url" and (parts.query or parts.fragment):
-            problem, hint = "holds a ? or #, and /chat/completions is appended to it", "end it with /v1"
+            problem, hint = "contains ? or #, but /chat/completions is appended to it", "end it with /v1"
     if problem:
         problems.error(place, problem, hint)
         return None
@@ -156,38 +160,40 @@ def split_web_url(record: Record, field: str, problems: Problems) -> SplitResult
 def web_url_parts(url: str) -> tuple[SplitResult | None, str, str]:
     """The parts of an http(s) URL, what is wrong with it (never quoting it), and what to do."""
     if re.search(r"[\s\\<>\"{}^`|]", url):
-        return None, "holds a character that no URL has (a space, a quote, a bracket)", ""
+        return None, "contains a character that is not allowed in a URL (a space, a quote, a bracket)", ""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return None, "is no usable URL", "write it like http://192.0.2.10:8000/v1"
+        return None, "is not a valid URL", "write it like http://192.0.2.10:8000/v1"
     if parts.scheme not in ("http", "https"):
         hint = "write it like http://192.0.2.10:8000/v1"
         return None, "must start with http:// or https://", hint
     if not parts.hostname or parts.hostname.startswith("-") or port == 0:
-        return None, "has no usable host", "write it like http://192.0.2.10:8000/v1"
+        return None, "has no valid host", "write it like http://192.0.2.10:8000/v1"
     return parts, "", ""
 
 
-def _check_tls(server: Record, problems: Problems, references: References) -> None:
-    check_file(server, "ca_file", references, problems)
+def _check_tls(server: Record, problems: Problems) -> None:
+    read_setting(server.get("ca_file"), server.at("ca_file"), problems)
     if server.get("verify_tls") is False:
         if server.get("ca_file") is not None:
-            problems.error(server.at("verify_tls"), "is false, so ca_file would have no use", "remove one of the two")
+            problems.error(
+                server.at("verify_tls"), "is false, so ca_file would have no effect", "remove one of the two"
+            )
         else:
-            problems.warn(server.at("verify_tls"), "anybody on the network can answer for this server", "give ca_file")
+            problems.warn(server.at("verify_tls"), "anyone on the network can pose as this server", "give ca_file")
 
 
 def _check_headers(server: Record, problems: Problems) -> None:
     for name in server.get("headers") or {}:
         place = server.at(f"headers.{name}")
         if HEADER_NAME.fullmatch(name) is None:
-            problems.error(place, "this is no HTTP header name")
+            problems.error(place, "this is not an HTTP header name")
         elif name.lower() in FRAMING:
-            problems.error(place, f"{shown(name)} is set by the request itself", "remove it")
+            problems.error(place, f"{shown(name)} is set by the program itself", "remove it")
         elif name.lower() == "authorization" and server.get("api_key") is not None:
-            problems.error(place, "api_key sets this header too", "remove one of the two")
+            problems.error(place, "is set by api_key too", "remove one of the two")
 
 
 # Rules about the heartbeat: an address that can be used, and a deadline within its interval.
@@ -203,7 +209,7 @@ def check_heartbeat(root: Record, problems: Problems) -> None:
         _, problem, _ = web_url_parts(url.reveal())
         if problem:
             problems.error(heartbeat.at("url"), problem, "write it like https://hc-ping.com/your-uuid")
-    check_schedule(heartbeat, "it is sent", problems, why="one heartbeat is over before the next is sent")
+    check_schedule(heartbeat, "it is sent", problems, why="each heartbeat must finish before the next is sent")
 
 
 # Rules about standing by for another watchdog: an address of the web, with the path that says how it is.
@@ -221,7 +227,9 @@ def check_standby(root: Record, problems: Problems) -> None:
         problems.error(root.at("standby_of"), problem, _STANDBY_EXAMPLE)
     elif parts is not None and parts.path in ("", "/"):
         problems.error(
-            root.at("standby_of"), "has no path, so it would ask for a page and not for health", _STANDBY_EXAMPLE
+            root.at("standby_of"),
+            "has no path, so it would fetch the status page instead of /healthz",
+            _STANDBY_EXAMPLE,
         )
     elif parts is not None and parts.password is not None:
-        problems.error(root.at("standby_of"), "holds a password, which /healthz never asks for", _STANDBY_EXAMPLE)
+        problems.error(root.at("standby_of"), "contains a password, which /healthz never asks for", _STANDBY_EXAMPLE)

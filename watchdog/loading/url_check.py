@@ -1,58 +1,70 @@
-"""Asks apprise about receiver URLs, in a process of its own.
+"""Asks apprise what is wrong with receiver URLs, in a process of its own.
 
-apprise takes 0.3 s and 40 MiB, which a daemon should not pay before its first alert (design §11). Another process pays,
-and the daemon imports its own modules meanwhile. Where apprise is loaded already, it is asked here.
+apprise takes 0.3 s and 40 MiB, which a daemon should not pay before its first alert. Where it is loaded already, it is
+asked here.
 """
 
 from __future__ import annotations
 
-import contextlib
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-
-from watchdog import apprise_process
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 Answers = Sequence[str | None]
 """For each URL: what is wrong with it, or None."""
-Judge = Callable[[Sequence[str]], Callable[[], Answers]]
-"""Starts judging URLs; what it gives waits for the answers."""
+UrlCheck = Callable[[Sequence[str]], Answers]
+
+URLS = Path(__file__).parents[1] / "notify" / "urls.py"
+# By its path: importing the package would load the HTTP client too, which checks nothing.
+PROGRAM = """
+import json, runpy, sys
+asked = json.load(sys.stdin)
+sys.path[:] = asked["path"]
+url_problem = runpy.run_path(asked["file"])["url_problem"]
+json.dump([url_problem(url) for url in asked["urls"]], sys.stdout)
+"""
+LIMIT_S = 20.0
 
 
-def judge_apart(urls: Sequence[str]) -> Callable[[], Answers]:
-    """Start judging `urls` in a process of its own."""
-    if not urls or "apprise" in sys.modules:
-        return lambda: _judge_here(urls)
-    return _ask(apprise_process.start(), urls)
-
-
-@contextlib.contextmanager
-def early_judge(process: subprocess.Popen[str] | None) -> Iterator[Judge]:
-    """A judge whose `process` was started before there was a question.
-
-    For one question; later ones, and the end of a process nobody asked, are taken care of.
-    """
-    waiting = [process] if process is not None else []
-
-    def judge(urls: Sequence[str]) -> Callable[[], Answers]:
-        return _ask(waiting.pop(), urls) if waiting and urls else judge_apart(urls)
-
+def check_urls(urls: Sequence[str]) -> Answers:
+    """What is wrong with each of `urls`, or None; apprise stays out of this process."""
+    if not urls:
+        return []
+    if "apprise" in sys.modules:
+        return _check_here(urls)
+    # Through a pipe, as the arguments of a process are shown to everybody on the machine.
+    asked = json.dumps({"path": _absolute(sys.path), "file": str(URLS), "urls": list(urls)})
     try:
-        yield judge
-    finally:
-        for unasked in waiting:
-            unasked.kill()
-            unasked.communicate()
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-I", "-c", PROGRAM],
+            input=asked,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd="/",  # our own may be gone (a removed folder), which breaks apprise's import
+            timeout=LIMIT_S,
+            check=True,
+        )
+        answers: Answers = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError):
+        return ["could not be checked: apprise does not work in this installation; reinstall it"] * len(urls)
+    except OSError:  # no room for one more process
+        return _check_here(urls)
+    return answers
 
 
-def _ask(process: subprocess.Popen[str] | None, urls: Sequence[str]) -> Callable[[], Answers]:
-    if process is None:
-        return lambda: _judge_here(urls)
-    apprise_process.say(process, list(urls))
-    return lambda: apprise_process.collect(process, urls)
-
-
-def _judge_here(urls: Sequence[str]) -> Answers:
+def _check_here(urls: Sequence[str]) -> Answers:
     from watchdog.notify import url_problem  # noqa: PLC0415 - see the module's docstring
 
     return [url_problem(url) for url in urls]
+
+
+def _absolute(entries: Sequence[str]) -> list[str]:
+    """Where modules are looked for, as it reads from another folder; "" is ours, and may be gone."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return [entry for entry in entries if Path(entry).is_absolute()]
+    return [str(here / entry) for entry in entries]

@@ -21,6 +21,7 @@ MAX_NODES = 200_000
 PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it (25 times faster), else the pure parser."""
 
+NOTHING = ("", "~", "null", "Null", "NULL")
 NOT_PRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 """What YAML 1.1 does not allow in a file (its production `c-printable`), and the byte order mark inside the text."""
 
@@ -30,22 +31,30 @@ STAND_INS = re.compile("\\$\ue000([^\ue000\ue001\\s'\",]*)\ue001")
 
 FAULTS = (
     ("tab character", "a tab in the indentation", "indent with spaces"),
-    ("mapping values are not allowed", "a colon where no key can stand", "check the indentation; quote text with `: `"),
-    ("could not find expected ':'", "a key without its colon", "write a colon and a space, like `name: head`"),
+    (
+        "mapping values are not allowed",
+        "a colon where no key is allowed",
+        "check the indentation; quote text with `: `",
+    ),
+    ("could not find expected ':'", "a key without a colon", "write a colon and a space, like `name: head`"),
     (
         "cannot start any token",
-        "a sign that cannot start a value",
+        "a character that cannot start a value",
         "indent with spaces, not tabs; quote text like '@x'",
     ),
-    ("unexpected end of stream", "a quote is opened here and never closed", "close it"),
+    ("unexpected end of stream", "a quote that is never closed", "close it"),
     ("escape character", "an unknown escape", "in double quotes a backslash starts an escape; use single quotes"),
     ("tag handle", "YAML tags (words that start with !) are not accepted", "put text that starts with ! in quotes"),
     (
         "expected ',' or ",
-        "a [ or { without its end, or a missing comma",
+        "a [ or { that is not closed, or a missing comma",
         "close it, or put text with , [ ] { } in quotes",
     ),
-    ("node content", "a [ or { without its end, or a missing value", "close it, or put text with , [ ] { } in quotes"),
+    (
+        "node content",
+        "a [ or { that is not closed, or a missing value",
+        "close it, or put text with , [ ] { } in quotes",
+    ),
     ("expected '-' indicator", "a list entry that does not line up", "start every entry with `- ` in the same column"),
     ("expected key", "a key that does not line up", "start all keys of a section in the same column"),
     ("block end", "a line that does not line up", "start all keys of a section in the same column"),
@@ -104,13 +113,29 @@ class Entries:
 Node = Scalar | Items | Entries
 
 
+def is_nothing(node: Node) -> bool:
+    """Whether the value is empty or a plain `null`."""
+    return isinstance(node, Scalar) and node.plain and node.text in NOTHING
+
+
+def kind_of(node: Node) -> str:
+    """What a node is, in the words of a person."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Entries):
+        return "a section with keys"
+    return "nothing" if is_nothing(node) else "a single value"
+
+
 def read_document(data: bytes) -> Node | None:
     """Give the root node of `data`, or None when there is nothing but comments.
 
     Raises DocumentError for anything that is not one UTF-8 YAML document within the limits.
     """
     if len(data) > MAX_BYTES:
-        raise DocumentError(0, 0, f"is larger than {MAX_BYTES // 1024} KiB, so it is no configuration of this program")
+        raise DocumentError(
+            0, 0, f"is larger than {MAX_BYTES // 1024} KiB, so it cannot be a configuration of this program"
+        )
     try:
         text = _decode(data)
         return _Composer().compose(_events(BRACES.sub("$\ue000\\1\ue001", text)))
@@ -132,7 +157,7 @@ def _decode(data: bytes) -> str:
         found = NOT_PRINTABLE.search(text)
         if found is None:
             return text
-        what = f"holds the control character U+{ord(found.group()):04X}"
+        what = f"contains the control character U+{ord(found.group()):04X}"
         raise DocumentError(*_place(text[: found.start()]), what, "remove it")
     # Outside the handler, so that no traceback carries the file's bytes along.
     raise DocumentError(*_place(before.decode("utf-8-sig")), f"is not UTF-8: byte 0x{byte:02X}", "save it as UTF-8")
@@ -193,7 +218,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise DocumentError(*_mark(event), "holds a second YAML document", "remove the line `---`")
+                    raise DocumentError(*_mark(event), "contains a second YAML document", "remove the line `---`")
             elif isinstance(event, yaml.NodeEvent):
                 self._node(event)
             elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
@@ -205,7 +230,7 @@ class _Composer:
         mark = _mark(event)
         self.seen += 1
         if self.seen > MAX_NODES:
-            raise DocumentError(*mark, f"holds more than {MAX_NODES} values")
+            raise DocumentError(*mark, f"contains more than {MAX_NODES} values")
         if len(self.stack) >= MAX_DEPTH:
             raise DocumentError(*mark, f"is nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent):
@@ -226,10 +251,10 @@ class _Composer:
     def _anchored(self, anchor: str | None, mark: Mark) -> Node:
         # The name is not repeated in the messages: an unquoted password may start with `*`.
         if anchor is None or anchor not in self.anchors:
-            raise DocumentError(*mark, "an alias without its anchor", "put text that starts with * in quotes")
+            raise DocumentError(*mark, "an alias without an anchor", "put text that starts with * in quotes")
         node = self.anchors[anchor]
         if node is None:
-            raise DocumentError(*mark, "an alias stands inside its own anchor")
+            raise DocumentError(*mark, "an alias inside its own anchor")
         return node
 
     def _add(self, node: Node, anchor: str | None) -> None:
