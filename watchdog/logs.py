@@ -129,7 +129,7 @@ class Redactor:
         return value
 
 
-def warn_of(warnings: Iterable[object]) -> None:
+def log_warnings(warnings: Iterable[object]) -> None:
     """Log each configuration warning, in the words `validate` uses."""
     log = structlog.get_logger("configuration")
     for warning in warnings:

@@ -1,14 +1,14 @@
-"""Delivering what is owed: lease, send, acknowledge; one task per receiver, so none ever waits for another.
+"""Delivers what is queued: lease, send, acknowledge; one task per receiver, so that none ever waits for another.
 
-A crash at any line loses nothing: what was leased is taken up again at the next start, with a higher attempt.
+A crash at any line loses nothing: what was leased is sent again after the next start, with a higher attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 
 import structlog
@@ -21,6 +21,7 @@ from watchdog.model import Delivery, Outcome
 from watchdog.notify import Receiver
 from watchdog.policy import pause_s, row_pause_s
 from watchdog.store import DeliveryView, Store
+from watchdog.waiting import sleep_or_event
 
 _log = structlog.get_logger(__name__)
 GRACE_S = 3.0
@@ -29,7 +30,7 @@ _LONG_S = 300.0
 _LONG_FAILURES = 5
 """A receiver that failed at least so often, for at least so long, becomes an incident of our own."""
 _BACK_AFTER = 2
-"""After so many failures in a row a success means: the receiver is back, everything that waits is due now."""
+"""A success after so many failures in a row means that the receiver is back: everything queued is due now."""
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class _Line:
 
     receiver: Receiver
     settings: ReceiverSettings
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    queued: asyncio.Event
     failures: int = 0
     failing_since: float = 0.0
     resume_at: float = 0.0
@@ -58,10 +59,10 @@ class Outbox:
         chance: Callable[[], float] = random.random,
         attempted: Callable[[Delivery, Outcome], None] = lambda _delivery, _outcome: None,
     ) -> None:
-        """Deliver to `receivers` (by name, each of them in the plan of `ingest`), and hear of news from `ingest`.
+        """Deliver to `receivers` (by name, each of them in the plan of `ingest`) what `ingest` queues.
 
-        `chance` gives numbers from 0 to 1 for the jitter of pauses; `zone` is for times in messages; `attempted` hears
-        of every attempt and what became of it.
+        `chance` gives numbers from 0 to 1 for the jitter of pauses; `zone` is for times in messages; `attempted` is
+        called with every attempt and its outcome.
         """
         self._store = store
         self._ingest = ingest
@@ -70,18 +71,12 @@ class Outbox:
         self._chance = chance
         self._attempted = attempted
         settings = {row.name: row for row in ingest.plan.receivers}
-        self._lines = {name: _Line(receiver, settings[name]) for name, receiver in receivers.items()}
+        self._lines = {
+            name: _Line(receiver, settings[name], ingest.queued.of(name)) for name, receiver in receivers.items()
+        }
         self._expire_s = ingest.plan.alerting.expire_delivery_s
         self._progress = asyncio.Condition()
         self._stopping = False
-        ingest.wake = self.wake
-
-    def wake(self, names: Iterable[str]) -> None:
-        """These receivers have something new."""
-        for name in names:
-            line = self._lines.get(name)
-            if line is not None:
-                line.news.set()
 
     async def run(self) -> None:
         """Deliver until cancelled. A send that is on its way then has three seconds to end, never longer.
@@ -110,7 +105,8 @@ class Outbox:
                 await line.receiver.close()
 
     async def _wind_down(self, tasks: list[asyncio.Task[None]]) -> None:
-        self.wake(self._lines)
+        for line in self._lines.values():
+            line.queued.set()
         if tasks:
             _done, running = await asyncio.wait(tasks, timeout=GRACE_S)
             for task in running:
@@ -140,40 +136,30 @@ class Outbox:
         name = line.receiver.name
         left = await self._store.release(name)
         if left:
-            _log.warning("taking up messages whose sending was interrupted", receiver=name, count=left)
+            _log.warning("resuming messages whose sending was interrupted", receiver=name, count=left)
         while not self._stopping:
             if not await self._rested(line):
                 return
-            line.news.clear()
+            line.queued.clear()
             lease = await self._store.lease(name, self._clock.wall(), self._expire_s)
             for delivery in lease.gave_up:
                 _log.error(
                     "gave up on a message", receiver=name, incident=delivery.incident_id, kind=delivery.kind.value
                 )
-                await self._ingest.gave_up(delivery)
+                await self._ingest.report_abandoned(delivery)
             if lease.delivery is not None:
                 await self._attempt(line, lease.delivery)
             elif lease.next_due_at is None:
-                await line.news.wait()
+                await line.queued.wait()
             else:
-                await self._rest(line, lease.next_due_at - self._clock.wall())
+                await sleep_or_event(self._clock, lease.next_due_at - self._clock.wall(), line.queued)
 
     async def _rested(self, line: _Line) -> bool:
-        """Let a receiver that failed rest; news does not cut that short, only our stopping does: then False."""
+        """Let a receiver that failed rest; new messages do not cut that short, only our stopping does: then False."""
         while not self._stopping and (left_s := line.resume_at - self._clock.monotonic()) > 0:
-            line.news.clear()
-            await self._rest(line, left_s)
+            line.queued.clear()
+            await sleep_or_event(self._clock, left_s, line.queued)
         return not self._stopping
-
-    async def _rest(self, line: _Line, duration_s: float) -> None:
-        """Wait for news, at most `duration_s` of the clock."""
-        sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, duration_s)))
-        news = asyncio.ensure_future(line.news.wait())
-        try:
-            await asyncio.wait((sleep, news), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            news.cancel()
 
     async def _attempt(self, line: _Line, delivery: Delivery) -> None:
         """Send one message and write down what became of it."""
@@ -225,12 +211,12 @@ class Outbox:
             next_try_s=round(pause, 1),
         )
         if line.settings.fallback and delivery.attempt >= line.settings.fallback_after:
-            await self._ingest.fell_back(delivery, line.settings.fallback)
+            await self._ingest.use_fallback(delivery, line.settings.fallback)
         if line.failures >= _LONG_FAILURES and elapsed - line.failing_since >= _LONG_S:
             await self._ingest.delivery_failing(delivery.receiver, outcome.detail, failing=True)
 
     async def _keep_fresh(self, receiver: Receiver, every_s: float | None) -> None:
-        """Tell a receiver that needs it, again and again, what still fires."""
+        """Refresh what is still firing at a receiver that needs it."""
         was_delivered = True
         while every_s is not None:
             firing = await self._store.firing_at(receiver.name)
@@ -239,6 +225,6 @@ class Outbox:
                 if outcome.delivered is not was_delivered:
                     was_delivered = outcome.delivered
                     _log.warning(
-                        "refreshing changed", receiver=receiver.name, delivered=was_delivered, detail=outcome.detail
+                        "refresh changed", receiver=receiver.name, delivered=was_delivered, detail=outcome.detail
                     )
             await self._clock.sleep(every_s)

@@ -1,19 +1,19 @@
-"""Looks at the first watchdog's /healthz, and speaks in its place when it has missed three looks (design §10)."""
+"""Asks the first watchdog's /healthz, and alerts in its place once three answers in a row were missed (design §10)."""
 
 from __future__ import annotations
 
 import asyncio
 
-import aiohttp
 import structlog
 
-from watchdog.chat.connection import trouble_of
 from watchdog.clock import Clock
+from watchdog.http_call import http_call
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import STANDBY
 from watchdog.model import CheckResult, Verdict
 from watchdog.policy import Standby
+from watchdog.waiting import sleep_or_event
 
 log = structlog.get_logger("standby")
 
@@ -21,14 +21,14 @@ KEY = STANDBY.key()
 LOOK_EVERY_S = 20.0
 LOOK_TIMEOUT_S = 5.0
 MISSED_LOOKS = 3
-"""So many looks in a row that bring no good answer, and we speak."""
+"""After so many looks in a row without a good answer we alert."""
 
 
 class StandbyWatch:
     """Follows one first watchdog until cancelled, or none."""
 
     def __init__(self, clock: Clock, ingest: Ingest) -> None:
-        """`ingest` is told whether the first one speaks."""
+        """`ingest` is told whether the first one is alive."""
         self._clock = clock
         self._ingest = ingest
         self._url: str | None = None
@@ -37,9 +37,9 @@ class StandbyWatch:
         self._now = Standby()
 
     def follow(self, url: str | None) -> None:
-        """Stand by for the watchdog whose /healthz is at `url` from now on; None: stand by for nobody.
+        """Stand by for the watchdog whose /healthz is at `url` from now on; None: for none.
 
-        Until three looks were missed the first one is taken to be there.
+        Until three looks were missed the first one is taken to be alive.
         """
         if url == self._url:
             return
@@ -53,25 +53,19 @@ class StandbyWatch:
             self._changed.clear()
             url = self._url
             if url is None:
-                await self._end_incident("this watchdog stands by for nobody")
+                await self._end_incident("standby is not configured")
                 await self._changed.wait()
                 continue
-            await self._note(await look(url), self._clock.wall())
-            nap = asyncio.ensure_future(self._clock.sleep(LOOK_EVERY_S))
-            changed = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait((nap, changed), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                nap.cancel()
-                changed.cancel()
+            await self._take(await look(url), self._clock.wall())
+            await sleep_or_event(self._clock, LOOK_EVERY_S, self._changed)
 
-    async def _note(self, problem: str | None, now: float) -> None:
+    async def _take(self, problem: str | None, now: float) -> None:
         """Take in one look; `problem` is what was wrong with it, None a good answer."""
         if problem is None:
             self._missed = 0
             self._now = Standby(speaks=True, heard_at=now)
             self._ingest.stand_by(self._now)
-            await self._end_incident("the first watchdog is back and speaks again")
+            await self._end_incident("the first watchdog is back and alerts again")
             return
         self._missed += 1
         if self._missed < MISSED_LOOKS or not self._now.speaks:
@@ -83,7 +77,7 @@ class StandbyWatch:
             KEY,
             Verdict.FAIL,
             "took_over",
-            f"the first watchdog does not answer ({problem}): this one speaks in its place",
+            f"the first watchdog does not answer ({problem}): this one alerts in its place",
             now,
             advice="Look at the machine of the first watchdog: is it on, awake and on the network?",
         )
@@ -98,14 +92,7 @@ class StandbyWatch:
 
 async def look(url: str) -> str | None:
     """Ask /healthz once; None for a good answer, else what was wrong with it."""
-    timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False) as session,
-            session.get(url, allow_redirects=False) as reply,
-        ):
-            return None if reply.status == 200 else f"it answers with HTTP {reply.status}"
-    except TimeoutError:
-        return f"no answer within {LOOK_TIMEOUT_S:g} s"
-    except (aiohttp.ClientError, OSError) as error:
-        return trouble_of(error)[1]
+    reply = await http_call("GET", url, timeout_s=LOOK_TIMEOUT_S)
+    if reply.status is None:
+        return reply.problem
+    return None if reply.status == 200 else f"it answers HTTP {reply.status}"

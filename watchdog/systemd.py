@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
 from watchdog.clock import Clock
+from watchdog.model import CheckProgress
 
 log = structlog.get_logger("service_manager")
 
@@ -28,18 +28,6 @@ LOOK_S = 0.1
 _COUNT = "failed-starts.json"
 FEEDS_PER_LIMIT = 3.0
 """systemd advises to feed its watchdog at least twice within its time (sd_watchdog_enabled(3))."""
-
-
-class Progress(Protocol):
-    """What the scheduler knows of the checks' progress."""
-
-    def unfinished(self) -> tuple[str, ...]:
-        """Keys of the checks that have not completed a run yet."""
-        ...
-
-    def overdue(self, now: float) -> tuple[str, ...]:
-        """Keys of the checks whose run should long have ended; `now` is monotonic seconds."""
-        ...
 
 
 class ServiceManager:
@@ -72,7 +60,7 @@ class ServiceManager:
         """The daemon is about to end."""
         self._say("STOPPING=1", "STATUS=Stopping.")
 
-    async def attend(self, progress: Progress, on_ready: Callable[[], str]) -> None:
+    async def attend(self, progress: CheckProgress, on_ready: Callable[[], str]) -> None:
         """Say ready after the first pass, then feed the watchdog as long as there is progress.
 
         `on_ready` is called when the first pass is over and returns the status line. Returns only if systemd does not
@@ -88,7 +76,7 @@ class ServiceManager:
                 self._say("WATCHDOG=1")
             await self._clock.sleep(self.keep_alive_s)
 
-    async def _first_pass(self, progress: Progress) -> None:
+    async def _first_pass(self, progress: CheckProgress) -> None:
         until = self._clock.monotonic() + FIRST_PASS_PATIENCE_S
         while waiting := progress.unfinished():
             if self._clock.monotonic() >= until:

@@ -64,7 +64,7 @@ async def test_a_paused_daemon_counts_no_strike_states_the_gap_and_its_heart_bea
         assert window.ended_at is not None
         assert abs(window.ended_at - went_on_at) < 2.0
         titles = [alert.title for alert in alerts]
-        assert [title for title in titles if "stood still" in title]
+        assert [title for title in titles if "was stalled" in title]
         assert [title for title in titles if "deepseek" in title or "head" in title or "worker" in title] == []
         assert set(beats) == {"/ping"}
     finally:

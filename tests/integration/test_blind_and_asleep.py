@@ -111,7 +111,7 @@ async def test_standing_still_cuts_runs_short_without_a_false_page_and_is_told_a
         await lan.pass_time(200)
         assert lan.pages == []
         assert lan.kinds == ["NEW"]
-        assert "stood still for 10 min" in lan.station.sinks["phone"].titles[0]
+        assert "was stalled for 10 min" in lan.station.sinks["phone"].titles[0]
         ((began_at, _, reason),) = await lan.blind_windows()
         assert (abs(began_at - stood_at) <= 6, reason) == (True, "clock_jump")
         assert await phase(lan) == (Phase.OK, 0)

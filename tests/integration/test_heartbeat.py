@@ -68,7 +68,7 @@ async def test_a_post_says_in_one_line_how_we_are(ear: Ear) -> None:
     await beat(ear.settings(HttpMethod.POST), None)
     await beat(ear.settings(HttpMethod.POST), "blind: no network")
     assert [(method, body) for method, _, body in ear.heard] == [
-        ("POST", "every check completes its runs in time\n"),
+        ("POST", "all checks complete their runs on time\n"),
         ("POST", "blind: no network\n"),
     ]
 
@@ -157,8 +157,8 @@ async def test_a_deaf_service_is_logged_once_and_after_long_an_incident_that_res
         await alive.pass_time(900)
         assert alive.station.sinks["phone"].kinds == []
         await alive.pass_time(900)
-    assert [(row["log_level"], row["unheard"]) for row in logs if row["event"] == "heartbeat"] == [
-        ("warning", "it answers with HTTP 503")
+    assert [(row["log_level"], row["problem"]) for row in logs if row["event"] == "heartbeat"] == [
+        ("warning", "the service answers HTTP 503")
     ]
     assert alive.station.sinks["phone"].kinds == ["FIRING"]
     assert TOKEN not in alive.station.sinks["phone"].accepted[0][1].body

@@ -82,13 +82,13 @@ async def test_garbage_passes_with_a_warning() -> None:
 
 async def test_the_plain_line_says_what_happened_and_what_to_do_next() -> None:
     async with LlmServer(routes(recorded("vllm-401-string"))) as server:
-        code, out, _ = await _probe(server.url, "--model", "m", "--api-key-env", "MY_KEY", MY_KEY="sk-hush")
-        assert server.asked()[0].headers["authorization"] == "Bearer sk-hush"
+        code, out, _ = await _probe(server.url, "--model", "m", "--api-key-env", "MY_KEY", MY_KEY="sk-quieten_loggers")
+        assert server.asked()[0].headers["authorization"] == "Bearer sk-quieten_loggers"
     assert code == 2
     assert out.startswith("FAIL 127.0.0.1:")
     assert "configuration: the server refuses our key" in out
     assert "next: Set api_key" in out
-    assert "sk-hush" not in out
+    assert "sk-quieten_loggers" not in out
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ async def test_a_look_says_what_was_wrong() -> None:
     async with FirstWatchdog() as first:
         assert await look(first.url) is None
         first.status = 302
-        assert await look(first.url) == "it answers with HTTP 302"
+        assert await look(first.url) == "it answers HTTP 302"
     assert "port" in (await look(f"http://127.0.0.1:{free_port()}/healthz") or "")
 
 

@@ -169,7 +169,7 @@ async def test_a_corrupt_database_is_set_aside_and_told_and_everything_goes_on(t
     async with Station(tmp_path) as station:
         phone = station.sinks["phone"]
         assert phone.kinds == ["NEW"]
-        assert "set aside" in phone.titles[0]
+        assert "was renamed to" in phone.titles[0]
         assert [file.name for file in tmp_path.glob("state.db.corrupt-*")]
         for _ in range(3):
             await station.fail()

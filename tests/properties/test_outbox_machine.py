@@ -118,7 +118,7 @@ class Deliveries(RuleBasedStateMachine):
         now = self.clock.wall()
         self.runner.run(self.store.postpone(sent, Outcome(OutcomeReason.TIMEOUT), now + 2, now))
         if name == "phone" and sent.attempt >= 3:
-            self.runner.run(self.ingest.fell_back(sent, "mail"))
+            self.runner.run(self.ingest.use_fallback(sent, "mail"))
         self.leased[name] = None
 
     @rule(arrived=st.booleans())
@@ -181,7 +181,7 @@ class Deliveries(RuleBasedStateMachine):
             closed = {found.id for found in incidents.values() if found.closed_at is not None}
             assert ended == triggered & closed, "an end arrives exactly where its trigger did"
             for found in incidents.values():
-                assert (name in found.told) <= (found.id in triggered)
+                assert (name in found.notified) <= (found.id in triggered)
 
 
 TestDeliveries = pytest.mark.timeout(600)(Deliveries.TestCase)

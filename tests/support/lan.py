@@ -15,13 +15,13 @@ from watchdog.config import Config
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
-from watchdog.selfwatch.attribution import Answer, Knock, Look
-from watchdog.selfwatch.local_network import Door, Neighbourhood
+from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
+from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
 
 ROUTER = "192.0.2.1"
 
 
-class PretendedNeighbourhood(Neighbourhood):
+class PretendedNetwork(LocalNetwork):
     """The network as the test wants it: who is `down`, and whether our own cable is `unplugged`."""
 
     def __init__(self, router: str | None = ROUTER) -> None:
@@ -31,7 +31,7 @@ class PretendedNeighbourhood(Neighbourhood):
         self.router_is_silent = False
         self.unplugged = False
         self.down: set[str] = set()
-        """Hosts (as in a door) that do not answer at all."""
+        """Hosts (as in a endpoint) that do not answer at all."""
         self.most_knocked = 0
 
     def reaches(self, host: str) -> bool:
@@ -41,19 +41,21 @@ class PretendedNeighbourhood(Neighbourhood):
     async def gateway(self) -> str | None:
         return self.router
 
-    async def knock_at_router(self, address: str) -> Knock:
+    async def probe_router(self, address: str) -> TcpProbe:
         silent = self.unplugged or self.router_is_silent
-        return Knock(address, Answer.SILENT if silent else Answer.HERE)
+        return TcpProbe(address, Answer.SILENT if silent else Answer.ANSWERED)
 
-    async def look(self, doors: Iterable[Door]) -> Look:
-        others = [door for door in doors if not self.is_here(door.host)]
+    async def look(self, endpoints: Iterable[Endpoint]) -> NetworkView:
+        others = [endpoint for endpoint in endpoints if not self.is_here(endpoint.host)]
         self.most_knocked = max(self.most_knocked, len(others))
-        knocks = tuple(
-            Knock(f"{door.host}:{door.port}", Answer.HERE if self.reaches(door.host) else Answer.SILENT)
-            for door in others
+        probes = tuple(
+            TcpProbe(
+                f"{endpoint.host}:{endpoint.port}", Answer.ANSWERED if self.reaches(endpoint.host) else Answer.SILENT
+            )
+            for endpoint in others
         )
-        router = None if self.router is None else await self.knock_at_router(self.router)
-        return Look(router, knocks, frozenset(door.host for door in others))
+        router = None if self.router is None else await self.probe_router(self.router)
+        return NetworkView(router, probes, frozenset(endpoint.host for endpoint in others))
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Target:
     key: str
     interval_s: float
     host: str
-    around: PretendedNeighbourhood
+    around: PretendedNetwork
     lan: Lan
     well: bool = True
     hangs: bool = False
@@ -103,7 +105,7 @@ class Lan:
         hosts = tuple(replace(host, address=f"192.0.2.{10 + number}") for number, host in enumerate(config.hosts))
         self.config = replace(config, servers=servers, hosts=hosts)
         self.station = Station(tmp_path, self.config)
-        self.around = PretendedNeighbourhood(router)
+        self.around = PretendedNetwork(router)
         self.results: list[Observation] = []
 
     async def __aenter__(self) -> Self:
@@ -120,20 +122,26 @@ class Lan:
     async def start(self) -> None:
         """Begin to check."""
         station = self.station
-        self.selfwatch = SelfWatch(station.store, station.ingest, station.clock, self.around, feel_s=5.0)
 
         async def take(key: str, result: CheckResult) -> None:
-            judged = await self.selfwatch.judged(result)
+            judged = await self.selfwatch.attribute(result)
             self.results += judged.observations
             await station.ingest.take(key, judged)
 
         self.scheduler = Scheduler(station.clock, take, station.store.memory)
-        self.selfwatch.round_now = self.scheduler.round_now
-        self.selfwatch.completed_at = self.scheduler.last_completed_at.get
-        doors = {server.name: server.base_url.split("/")[2].split(":")[0] for server in self.config.servers}
+        self.selfwatch = SelfWatch(
+            station.store,
+            station.ingest,
+            station.clock,
+            self.around,
+            progress=self.scheduler,
+            round_now=self.scheduler.round_now,
+            clock_check_s=5.0,
+        )
+        endpoints = {server.name: server.base_url.split("/")[2].split(":")[0] for server in self.config.servers}
         self.targets = {
             f"generation/{name}": Target(f"generation/{name}", 120.0, host, self.around, self)
-            for name, host in doors.items()
+            for name, host in endpoints.items()
         }
         for host in self.config.hosts:
             key = f"kernel_log/{host.name}"

@@ -1,4 +1,4 @@
-"""Run inside a network namespace: reads `survey` or `judge` lines, answers each with one word about our own road."""
+"""Run inside a network namespace: reads `survey` or `judge` lines, answers each with one word about our own network."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import sys
 
 from tests.support.station import observed
 from watchdog.clock import SystemClock
-from watchdog.selfwatch.local_network import Door, Neighbourhood
-from watchdog.selfwatch.own_network import OwnRoad
+from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
+from watchdog.selfwatch.own_network import OwnNetwork
 
 
 async def main(server: str, port: int) -> None:
     clock = SystemClock()
-    road = OwnRoad(clock, Neighbourhood(ports=(9,)), None)
-    road.watch({"generation/deepseek": Door(server, port), "kernel_log/head": Door(server, 22)})
+    network = OwnNetwork(clock, LocalNetwork(ports=(9,)), None)
+    network.watch({"generation/deepseek": Endpoint(server, port), "kernel_log/head": Endpoint(server, 22)})
     while True:
         word = (await asyncio.to_thread(sys.stdin.readline)).strip()
         if word == "survey":
-            print("new" if await road.survey() else "same", flush=True)
+            print("new" if await network.survey() else "same", flush=True)
         elif word == "judge":
             began = clock.monotonic()
-            await road.is_back()  # a look of its own, not one that is shared
-            seen = await road.judged(observed(reason="unreachable", at=clock.wall()))
+            await network.is_back()  # a look of its own, not one that is shared
+            seen = await network.attribute(observed(reason="unreachable", at=clock.wall()))
             print(seen.reason, round(clock.monotonic() - began, 2), seen.summary, flush=True)
         else:
             return

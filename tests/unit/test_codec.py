@@ -24,10 +24,10 @@ from watchdog.model import (
     IncidentStatus,
     Maintenance,
     Nature,
+    Notified,
     Phase,
     Severity,
     StepReason,
-    Told,
     TrackState,
 )
 from watchdog.store import MAINTENANCE, Reader
@@ -49,7 +49,7 @@ def test_an_older_database_loads_with_every_field_of_its_open_incident(old: sqli
     (incident,) = Reader(old).snapshot(1_795_005_000.0).open_incidents
     times = (1795000300.0, 1795000420.0, 1795000540.0, 1795000660.0)
     probes = tuple(Evidence(at, "probe", "no text within 60 s") for at in times)
-    told = Told(Severity.PAGE, 1795000540.0, 0, 3)
+    phone = Notified(Severity.PAGE, 1795000540.0, 0, 3)
     assert incident == Incident(
         id="6f39ywk2",
         key="generation/deepseek",
@@ -67,7 +67,7 @@ def test_an_older_database_loads_with_every_field_of_its_open_incident(old: sqli
         evidence=(probes[0], Evidence(None, "GET /v1/models", "200"), *probes[1:]),
         advice="See whether the model still loads.",
         labels={"server": "deepseek"},
-        told={"phone": told, "mail": told},
+        notified={"phone": phone, "mail": phone},
         diagnosis=Diagnosis(
             name="link_failing",
             confidence=Confidence.LIKELY,
@@ -172,7 +172,7 @@ incidents = st.builds(
     evidence=evidence,
     advice=text,
     labels=st.dictionaries(text, text, max_size=3),
-    told=st.dictionaries(text, st.builds(Told, st.sampled_from(Severity), at, st.integers(0), st.integers(0))),
+    notified=st.dictionaries(text, st.builds(Notified, st.sampled_from(Severity), at, st.integers(0), st.integers(0))),
     acknowledged_at=st.none() | at,
     diagnosis=st.none() | diagnoses,
     reasons=st.lists(text, max_size=3).map(tuple),
@@ -217,7 +217,7 @@ class Newer:
 def test_a_missing_field_takes_its_default_and_an_unknown_one_is_ignored() -> None:
     assert from_json(Newer, {"name": "a", "of_a_newer_version": [1]}) == Newer(name="a")
     assert from_json(Newer, {"name": "a", "rows": [[None, "x", "y", "more"]]}).rows == (Evidence(None, "x", "y"),)
-    assert from_json(Told, ["page", 1.0]) == Told(Severity.PAGE, 1.0, 0, 0)
+    assert from_json(Notified, ["page", 1.0]) == Notified(Severity.PAGE, 1.0, 0, 0)
 
 
 def test_a_renamed_field_keeps_the_name_it_was_stored_under() -> None:

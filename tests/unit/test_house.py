@@ -187,3 +187,31 @@ def _run_in(directory: Path, code: str) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=directory)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def placeholders(tree: ast.Module) -> list[int]:
+    """Lines that put a lambda or a function of the module into `self.…`, for somebody else to replace it later."""
+    functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        into_self = any(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in targets)
+        is_function = isinstance(node.value, ast.Lambda) or (
+            isinstance(node.value, ast.Name) and node.value.id in functions
+        )
+        if into_self and is_function:
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_callback_is_given_to_the_constructor_and_never_assigned_later(path: Path) -> None:
+    assert placeholders(ast.parse(path.read_text())) == [], "make it a parameter of `__init__`"
+
+
+def test_a_placeholder_for_a_callback_is_found() -> None:
+    for line in ("self.wake: Callable[[], None] = lambda: None", "self.run = nothing"):
+        code = f"def nothing(): pass\nclass A:\n    def __init__(self):\n        {line}\n"
+        assert placeholders(ast.parse(code)) == [4]

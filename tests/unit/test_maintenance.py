@@ -15,7 +15,7 @@ from tests.unit.test_message import incident
 from watchdog.codec import from_json, to_json
 from watchdog.config import Config
 from watchdog.loading import read
-from watchdog.model import Maintenance, Severity, Told
+from watchdog.model import Maintenance, Notified, Severity
 from watchdog.policy import (
     AlertPlan,
     Circumstances,
@@ -47,7 +47,7 @@ def at(text: str) -> float:
 
 def quiet(plan: AlertPlan, now: float) -> bool:
     """Whether a new incident of the server is kept quiet at `now`."""
-    made = decide(incident(told={}), None, Circumstances(plan=plan), fresh=True, now=now)
+    made = decide(incident(notified={}), None, Circumstances(plan=plan), fresh=True, now=now)
     return made.reasons["phone"].value == "maintenance"
 
 
@@ -106,10 +106,10 @@ def test_a_reminder_that_falls_into_a_window_is_left_out_and_counts_as_given() -
     """So the end of the window announces nothing that was known before it."""
     plan = AlertPlan.from_config(config(WEEKLY))
     inside = at("2026-03-22T02:45+01:00")
-    told = {"phone": Told(Severity.PAGE, inside - 3600, 0, 3)}
-    made = decide(incident(told=told), None, Circumstances(plan=plan), fresh=True, now=inside)
+    notified = {"phone": Notified(Severity.PAGE, inside - 3600, 0, 3)}
+    made = decide(incident(notified=notified), None, Circumstances(plan=plan), fresh=True, now=inside)
     assert made.notifications == ()
-    assert made.incident.told["phone"] == replace(told["phone"], at=inside, reminders=1)
+    assert made.incident.notified["phone"] == replace(notified["phone"], at=inside, reminders=1)
 
 
 @given(

@@ -20,10 +20,10 @@ from watchdog.model import (
     Maintenance,
     Nature,
     NotificationKind,
+    Notified,
     Severity,
     Silence,
     StepReason,
-    Told,
     Transition,
     TransitionKind,
     Verdict,
@@ -32,17 +32,17 @@ from watchdog.policy import (
     AlertPlan,
     Circumstances,
     DecisionReason,
-    Fate,
+    QueueDecision,
     Waiting,
     blind_observation,
     decide,
     ended,
-    fate,
     incident_id,
     inhibitor_of,
     matches,
     next_window,
     pause_s,
+    queue_decision,
     row_pause_s,
     window_at,
 )
@@ -56,8 +56,10 @@ def reasons(about: Incident, *, now: float = NOW, fresh: bool = True, **circumst
     return {name: why.value for name, why in made.reasons.items()}
 
 
-def told(severity: Severity = Severity.PAGE, at: float = NOW, reminders: int = 0, count: int = 3) -> dict[str, Told]:
-    return {"mail": Told(severity, at, reminders, count)}
+def notified(
+    severity: Severity = Severity.PAGE, at: float = NOW, reminders: int = 0, count: int = 3
+) -> dict[str, Notified]:
+    return {"mail": Notified(severity, at, reminders, count)}
 
 
 def test_a_plan_knows_thresholds_and_receivers_by_the_longest_prefix() -> None:
@@ -112,20 +114,20 @@ def test_a_new_incident_is_told_to_everyone_who_listens_at_its_severity() -> Non
         ("phone", NotificationKind.FIRING),
         ("mail", NotificationKind.FIRING),
     ]
-    assert dict(made.incident.told) == {name: Told(Severity.PAGE, NOW, 0, 3) for name in ("phone", "mail")}
+    assert dict(made.incident.notified) == {name: Notified(Severity.PAGE, NOW, 0, 3) for name in ("phone", "mail")}
 
 
 @pytest.mark.parametrize(
     ("about", "at", "reason"),
     [
-        (incident(told=told()), NOW + 3599, "not_due"),
-        (incident(told=told()), NOW + 3600, "reminder"),
-        (incident(told=told(reminders=1)), NOW + 14399, "not_due"),
-        (incident(told=told(reminders=1)), NOW + 14400, "reminder"),
-        (incident(told=told(), acknowledged_at=NOW), NOW + 9999, "acknowledged"),
-        (incident(told=told(Severity.WARN)), NOW, "escalated"),
-        (incident(told=told(), nature=Nature.OCCURRENCE, count=3), NOW + 9999, "nothing_new"),
-        (incident(told=told(), nature=Nature.OCCURRENCE, count=4), NOW + 9999, "reminder"),
+        (incident(notified=notified()), NOW + 3599, "not_due"),
+        (incident(notified=notified()), NOW + 3600, "reminder"),
+        (incident(notified=notified(reminders=1)), NOW + 14399, "not_due"),
+        (incident(notified=notified(reminders=1)), NOW + 14400, "reminder"),
+        (incident(notified=notified(), acknowledged_at=NOW), NOW + 9999, "acknowledged"),
+        (incident(notified=notified(Severity.WARN)), NOW, "escalated"),
+        (incident(notified=notified(), nature=Nature.OCCURRENCE, count=3), NOW + 9999, "nothing_new"),
+        (incident(notified=notified(), nature=Nature.OCCURRENCE, count=4), NOW + 9999, "reminder"),
     ],
 )
 def test_what_was_told_and_when_decides_what_is_told_next(about: Incident, at: float, reason: str) -> None:
@@ -134,7 +136,7 @@ def test_what_was_told_and_when_decides_what_is_told_next(about: Incident, at: f
 
 def test_reminders_can_be_turned_off() -> None:
     plan = AlertPlan.from_config(configuration(receiver("mail"), reminder_first_s=0.0))
-    assert reasons(incident(told=told()), now=NOW + 1e6, plan=plan)["mail"] == "already_told"
+    assert reasons(incident(notified=notified()), now=NOW + 1e6, plan=plan)["mail"] == "already_told"
 
 
 def test_a_condition_that_was_held_back_waits_for_the_next_look_an_occurrence_does_not() -> None:
@@ -158,7 +160,7 @@ def test_a_silence_covers_its_labels_from_its_start_until_its_end() -> None:
 
 
 def test_an_end_goes_to_everyone_who_was_told_whatever_is_silent() -> None:
-    over = ended(incident(told=told()), StepReason.RECOVERED, TransitionKind.RESOLVED, NOW)
+    over = ended(incident(notified=notified()), StepReason.RECOVERED, TransitionKind.RESOLVED, NOW)
     said = Transition(
         kind=TransitionKind.RESOLVED, reason=StepReason.RECOVERED, cause=Cause.STRIKES, severity=Severity.PAGE
     )
@@ -190,7 +192,7 @@ def host_down(host: str = "head", **changes: object) -> Incident:
         "reason": "silent",
         "labels": {"host": host},
     }
-    return incident(**{**values, "told": told(), **changes})
+    return incident(**{**values, "notified": notified(), **changes})
 
 
 def test_a_host_that_cannot_be_reached_folds_what_runs_on_it() -> None:
@@ -291,25 +293,25 @@ WEEK_S = 7 * 86400.0
 @pytest.mark.parametrize(
     ("queue", "place", "triggered", "wanted"),
     [
-        ([row(1, FIRING)], 0, None, Fate.SEND),
-        ([row(1, FIRING), row(2, RESOLVED)], 1, None, Fate.BEHIND_ANOTHER),
-        ([row(2, RESOLVED)], 0, 1, Fate.SEND),
-        ([row(2, RESOLVED)], 0, None, Fate.TRIGGER_NEVER_ARRIVED),
-        ([row(2, STILL), row(3, STILL)], 0, 1, Fate.SUPERSEDED),
-        ([row(2, STILL), row(3, RESOLVED)], 0, 1, Fate.SUPERSEDED),
-        ([row(2, STILL)], 0, 1, Fate.SEND),
-        ([row(2, STILL)], 0, 2, Fate.SUPERSEDED),
-        ([row(1, FIRING, due_at=NOW + 5, attempt=1)], 0, None, Fate.NOT_DUE),
-        ([row(1, FIRING, due_at=NOW + 5, attempt=0)], 0, None, Fate.SEND),
-        ([row(1, FIRING, due_at=NOW + 7200, attempt=1)], 0, None, Fate.SEND),
-        ([row(1, FIRING, created_at=NOW - WEEK_S - 1, attempt=50)], 0, None, Fate.GAVE_UP),
-        ([row(1, FIRING, created_at=NOW - WEEK_S - 1, attempt=2)], 0, None, Fate.SEND),
+        ([row(1, FIRING)], 0, None, QueueDecision.SEND),
+        ([row(1, FIRING), row(2, RESOLVED)], 1, None, QueueDecision.BEHIND_ANOTHER),
+        ([row(2, RESOLVED)], 0, 1, QueueDecision.SEND),
+        ([row(2, RESOLVED)], 0, None, QueueDecision.TRIGGER_NEVER_ARRIVED),
+        ([row(2, STILL), row(3, STILL)], 0, 1, QueueDecision.SUPERSEDED),
+        ([row(2, STILL), row(3, RESOLVED)], 0, 1, QueueDecision.SUPERSEDED),
+        ([row(2, STILL)], 0, 1, QueueDecision.SEND),
+        ([row(2, STILL)], 0, 2, QueueDecision.SUPERSEDED),
+        ([row(1, FIRING, due_at=NOW + 5, attempt=1)], 0, None, QueueDecision.NOT_DUE),
+        ([row(1, FIRING, due_at=NOW + 5, attempt=0)], 0, None, QueueDecision.SEND),
+        ([row(1, FIRING, due_at=NOW + 7200, attempt=1)], 0, None, QueueDecision.SEND),
+        ([row(1, FIRING, created_at=NOW - WEEK_S - 1, attempt=50)], 0, None, QueueDecision.GAVE_UP),
+        ([row(1, FIRING, created_at=NOW - WEEK_S - 1, attempt=2)], 0, None, QueueDecision.SEND),
     ],
 )
 def test_the_fate_of_a_row_follows_from_its_siblings(
-    queue: list[Waiting], place: int, triggered: int | None, wanted: Fate
+    queue: list[Waiting], place: int, triggered: int | None, wanted: QueueDecision
 ) -> None:
-    assert fate(queue[place], queue, triggered, NOW, WEEK_S) is wanted
+    assert queue_decision(queue[place], queue, triggered, NOW, WEEK_S) is wanted
 
 
 def test_pauses_double_up_to_their_limit_and_a_stubborn_row_rests_longer_than_its_receiver() -> None:

@@ -93,16 +93,16 @@ def test_a_configuration_brings_its_own_receivers_and_thresholds() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "line 1: no JSON"),
+        ("{", "line 1: invalid JSON"),
         ("[1]", "line 1: expected one JSON object a line"),
         ('{"at": 1, "check": "x/y"}', "line 1: `verdict` is missing"),
-        ('{"at": 1, "check": "x/y", "verdict": "bad"}', "line 1: `verdict` is one of pass, fail, unknown"),
-        ('{"at": "soon", "check": "x/y", "verdict": "pass"}', "line 1: `at` is written like"),
-        ('{"at": true, "check": "x/y", "verdict": "pass"}', "line 1: `at` is no time"),
-        ('{"at": 1, "check": 7, "verdict": "pass"}', "line 1: `check` is no text"),
-        ('{"at": 1, "check": "x/y", "verdict": "fail", "evidence": [3]}', "line 1: `evidence` is a list"),
-        ('{"at": 1, "check": "x/y", "verdict": "fail", "count": "many"}', "line 1: `count` is no number"),
-        ("# only a comment", "there is no observation in this file"),
+        ('{"at": 1, "check": "x/y", "verdict": "bad"}', "line 1: `verdict` must be one of pass, fail, unknown"),
+        ('{"at": "soon", "check": "x/y", "verdict": "pass"}', "line 1: `at` must look like"),
+        ('{"at": true, "check": "x/y", "verdict": "pass"}', "line 1: `at` must be a time"),
+        ('{"at": 1, "check": 7, "verdict": "pass"}', "line 1: `check` must be text"),
+        ('{"at": 1, "check": "x/y", "verdict": "fail", "evidence": [3]}', "line 1: `evidence` must be a list"),
+        ('{"at": 1, "check": "x/y", "verdict": "fail", "count": "many"}', "line 1: `count` must be a number"),
+        ("# only a comment", "this file has no observation"),
     ],
 )
 def test_a_line_that_cannot_be_played_is_named(line: str, problem: str) -> None:

@@ -101,9 +101,9 @@ def _json(one: Played) -> dict[str, Any]:
 
 
 def _ending(replay: Replay, count: int) -> str:
-    lines = [f"{count} observations, {replay.told} messages."]
+    lines = [f"{count} observations, {replay.message_count} messages."]
     lines += [f"Still open at the end: {one.key}, since {replay.when(one.since)}." for one in replay.still_open]
-    if not replay.told:
+    if not replay.message_count:
         lines.append("You would not have been told anything.")
     for key, fails, needed in replay.pending:
         lines.append(f"Pending at the end: {key}, {fails} of {needed} failures.")

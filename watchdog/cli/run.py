@@ -50,7 +50,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     def load() -> Config:
         loaded = load_file(locate(config_file))
         logs.configure(secrets=loaded.config.secrets, level=log_level, file=log_file)
-        logs.warn_of(loaded.warnings)
+        logs.log_warnings(loaded.warnings)
         return loaded.config
 
     def complain(*lines: str) -> None:

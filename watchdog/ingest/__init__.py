@@ -1,10 +1,12 @@
-"""The one road from an observation to an alert: tracker, policy, message, and one transaction of the store.
+"""The one way from an observation to an alert: tracker, policy, message, and one transaction of the store.
 
-Nobody else calls those three. Time takes the same road (`tick`), and so do the watchdog's own troubles.
+Nobody else calls those three. Time goes the same way (`tick`), and so do the watchdog's own troubles.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import tzinfo
@@ -13,7 +15,7 @@ import structlog
 
 from watchdog.clock import Clock
 from watchdog.errors import StoreError
-from watchdog.ingest.incidents import Board, Draft
+from watchdog.ingest.incidents import Incidents, UnitOfWork
 from watchdog.ingest.self_report import Rehearsal, log_decisions, own_observation, rehearsal_messages
 from watchdog.kinds import DELIVERY, STORAGE
 from watchdog.message import Redactor
@@ -25,15 +27,32 @@ __all__ = ["Ingest", "Rehearsal"]
 
 _log = structlog.get_logger(__name__)
 STORAGE_KEY = STORAGE.key()
-"""Our own trouble with the disk."""
+"""Key of our own trouble with the disk."""
 KEEP_OBSERVATIONS_S = 30 * 86400.0
 KEEP_INCIDENTS_S = 400 * 86400.0
 _TIDY_EVERY_S = 600.0
 _MEND_EVERY_S = 30.0
 
 
+class QueueEvents:
+    """One event per receiver, set when messages were queued for it: the ingest sets it, the outbox waits for it."""
+
+    def __init__(self) -> None:
+        """Nothing is set."""
+        self._events: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def of(self, receiver: str) -> asyncio.Event:
+        """The event of `receiver`; who waits for it clears it."""
+        return self._events[receiver]
+
+    def set(self, receivers: Iterable[str]) -> None:
+        """These receivers have something new."""
+        for receiver in receivers:
+            self._events[receiver].set()
+
+
 class Ingest:
-    """Takes in what checks saw. After every commit `wake(receivers)` is called for those who have something new."""
+    """Takes in what checks saw. After every commit `queued` says which receivers have something new."""
 
     def __init__(
         self,
@@ -43,34 +62,37 @@ class Ingest:
         *,
         redactor: Redactor | None = None,
         zone: tzinfo | None = None,
+        on_change: Callable[[Incident, TransitionKind], None] = lambda _incident, _change: None,
     ) -> None:
-        """Take over what `store` holds. `zone` is for the times in messages (None: the machine's)."""
+        """Take over what `store` holds. `zone` is for the times in messages (None: the machine's).
+
+        `on_change` is called with every change of an incident, once it is written.
+        """
         self._store = store
         self._clock = clock
-        self._board = Board(plan, redactor=redactor or Redactor(()), zone=zone, depth=store.depth)
-        self._board.load(*store.loaded(), store.last_incident_id())
-        storage = self._board.tracks.get(STORAGE_KEY)
-        self._storage_told = storage is not None and storage.is_open
+        self._incidents = Incidents(plan, redactor=redactor or Redactor(()), zone=zone, depth=store.depth)
+        self._incidents.load(*store.loaded(), store.last_incident_id())
+        storage = self._incidents.tracks.get(STORAGE_KEY)
+        self._storage_reported = storage is not None and storage.is_open
         self._full: set[str] = set()
         self._tidied_at = self._mended_at = clock.monotonic()
-        self.wake: Callable[[Iterable[str]], None] = lambda _receivers: None
-        self.noticed: Callable[[Incident, TransitionKind], None] = lambda _incident, _change: None
-        """Hears of every change of an incident, once it is written."""
+        self._on_change = on_change
+        self.queued = QueueEvents()
 
     @property
     def plan(self) -> AlertPlan:
         """The plan in force."""
-        return self._board.plan
+        return self._incidents.plan
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
         """The incidents open now, oldest first."""
-        return tuple(sorted(self._board.open.values(), key=lambda incident: incident.id))
+        return tuple(sorted(self._incidents.open.values(), key=lambda incident: incident.id))
 
     async def start(self) -> None:
-        """Once before the first observation: read silences, close what left the plan, tell of a repaired database."""
+        """Once before the first observation: read silences, close what left the plan, report a repaired database."""
         await self._follow_operator_requests(self._clock.wall())
-        await self.replan(self._board.plan)
+        await self.replan(self._incidents.plan)
         aside = self._store.set_aside
         if aside is not None:
             now = self._clock.wall()
@@ -78,12 +100,12 @@ class Ingest:
                 f"{STORAGE_KEY}/corrupt",
                 Verdict.FAIL,
                 "corrupt",
-                f"the state database was damaged; it was set aside as {aside.name} and a new one begun",
+                f"the state database was damaged; it was renamed to {aside.name} and a new one was created",
                 now,
-                advice="History before this moment is only in that file. A damaged file often means a failing disk.",
+                advice="The history up to now is only in that file. A damaged file often means a failing disk.",
             )
             await self._observe(replace(found, nature=Nature.OCCURRENCE), now)
-        await self._tell_storage()
+        await self._report_storage()
 
     async def take(self, check_key: str, result: CheckResult) -> None:
         """Take in what one run of the check `check_key` saw, in one transaction together with what it remembers.
@@ -92,64 +114,64 @@ class Ingest:
         fails does not matter here: the alert goes out from memory.
         """
         now = self._clock.wall()
-        draft = Draft()
-        self._board.observe(result.observations, now, draft)
+        work = UnitOfWork()
+        self._incidents.observe(result.observations, now, work)
         memory = None if result.memory is None else (check_key, result.memory)
-        await self._write(draft, memory=memory, forgettable=result.forgettable)
-        await self._tell_storage()
+        await self._write(work, memory=memory, forgettable=result.forgettable)
+        await self._report_storage()
 
     async def tick(self, now: float | None = None, *, aging: bool = True) -> None:
         """Let time pass: call it every few seconds. `now` is Unix seconds (None: the clock's).
 
-        Without `aging` nothing is said because of time: right after a sleep the next look tells more than the clock.
+        Without `aging` nothing is sent because of time: right after a sleep the next look tells more than the clock.
         """
         at = self._clock.wall() if now is None else now
         await self._follow_operator_requests(at)
-        draft = Draft()
+        work = UnitOfWork()
         if aging:
-            self._board.age(at, draft)
-        await self._write(draft)
-        await self._keep_house(at)
-        await self._tell_storage()
+            self._incidents.age(at, work)
+        await self._write(work)
+        await self._maintain_store(at)
+        await self._report_storage()
 
     async def replan(self, plan: AlertPlan, redactor: Redactor | None = None) -> None:
-        """Follow a new configuration: what it does not watch any more is closed, and said so."""
+        """Follow a new configuration: what it does not watch any more is closed, and transition so."""
         now = self._clock.wall()
-        self._board.plan = plan
+        self._incidents.plan = plan
         if redactor is not None:
-            self._board.redactor = redactor
-        draft = Draft()
-        self._board.retire(now, draft)
-        await self._write(draft)
+            self._incidents.redactor = redactor
+        work = UnitOfWork()
+        self._incidents.retire(now, work)
+        await self._write(work)
         dropped = await self._store.forget_receivers((receiver.name for receiver in plan.receivers), now)
         if dropped:
-            _log.warning("messages dropped: their receiver is not in the configuration any more", count=dropped)
+            _log.warning("messages dropped: their receiver is no longer configured", count=dropped)
 
     def stand_by(self, standby: Standby | None) -> None:
-        """How a first watchdog is that we stand by for (None: we stand by for nobody). Counts from the next look on."""
-        self._board.standby = standby
+        """Whether the first watchdog is alive (None: standby is not configured), for what is decided from now on."""
+        self._incidents.standby = standby
 
-    async def fell_back(self, delivery: Delivery, fallback: str) -> None:
-        """`delivery` keeps failing: tell `fallback` about its incident instead. Says nothing twice."""
+    async def use_fallback(self, delivery: Delivery, fallback: str) -> None:
+        """`delivery` keeps failing: notify `fallback` of its incident instead, once."""
         if delivery.incident is None or not delivery.kind.is_trigger:
             return
         now = self._clock.wall()
-        draft = Draft()
-        self._board.fall_back(delivery.incident, fallback, delivery.receiver, now, draft)
-        await self._write(draft)
+        work = UnitOfWork()
+        self._incidents.notify_fallback(delivery.incident, fallback, delivery.receiver, now, work)
+        await self._write(work)
 
     async def delivery_failing(self, receiver: str, detail: str, *, failing: bool) -> None:
-        """A receiver has been failing for long, or works again: an incident of our own, told to the others."""
+        """A receiver has been failing for long, or works again: an incident of our own, sent to the others."""
         summary = f"{receiver} cannot be reached: {detail}" if failing else f"{receiver} works again"
         verdict = Verdict.FAIL if failing else Verdict.PASS
         key = DELIVERY.key(receiver)
-        if not failing and key not in self._board.tracks:
+        if not failing and key not in self._incidents.tracks:
             return
-        advice = "Messages for it are kept and tried again for days; the others get theirs at once."
-        await self._own(key, verdict, "undeliverable", summary, advice=advice, labels={"receiver": receiver})
+        advice = "Messages for it are kept and retried for days; other receivers are not affected."
+        await self._observe_self(key, verdict, "undeliverable", summary, advice=advice, labels={"receiver": receiver})
 
-    async def gave_up(self, delivery: Delivery) -> None:
-        """A message could not be delivered in all the time we try: tell the others."""
+    async def report_abandoned(self, delivery: Delivery) -> None:
+        """A message could not be delivered in all the time we try: tell the other receivers."""
         found = own_observation(
             DELIVERY.key(f"{delivery.receiver}/gave_up"),
             Verdict.FAIL,
@@ -161,24 +183,24 @@ class Ingest:
         await self._observe(replace(found, nature=Nature.OCCURRENCE), self._clock.wall())
 
     async def test_alert(self, receivers: Iterable[str] | None = None, *, sent_from: str = "") -> Rehearsal:
-        """Put a trigger and its end through the real outbox, for `receivers` (None: every one).
+        """Queue a trigger and its end in the real outbox, for `receivers` (None: all of them).
 
         `Outbox.settled` says what becomes of it.
         """
         names = [receiver.name for receiver in self.plan.receivers] if receivers is None else list(receivers)
         now = self._clock.wall()
-        draft = Draft()
-        test = Rehearsal(self._board.new_id(now), tuple(names))
-        draft.messages += rehearsal_messages(test, now, sent_from)
-        await self._write(draft)
+        work = UnitOfWork()
+        test = Rehearsal(self._incidents.new_id(now), tuple(names))
+        work.messages += rehearsal_messages(test, now, sent_from)
+        await self._write(work)
         return test
 
     async def _observe(self, observation: Observation, now: float) -> None:
-        draft = Draft()
-        self._board.observe((observation,), now, draft)
-        await self._write(draft)
+        work = UnitOfWork()
+        self._incidents.observe((observation,), now, work)
+        await self._write(work)
 
-    async def _own(
+    async def _observe_self(
         self,
         key: str,
         verdict: Verdict,
@@ -192,9 +214,11 @@ class Ingest:
         observation = own_observation(key, verdict, reason, summary, now, advice=advice, labels=labels)
         await self._observe(observation, now)
 
-    async def _write(self, draft: Draft, memory: tuple[str, Json] | None = None, *, forgettable: bool = False) -> None:
-        """Commit a draft, wake who has something new, log what was said, tell of a full outbox."""
-        commit = draft.commit(memory, forgettable=forgettable)
+    async def _write(
+        self, work: UnitOfWork, memory: tuple[str, Json] | None = None, *, forgettable: bool = False
+    ) -> None:
+        """Commit `work`, wake the receivers that have something new, log the decisions, report a full outbox."""
+        commit = work.commit(memory, forgettable=forgettable)
         if commit.can_wait:
             if commit.observations or commit.tracks or commit.memory is not None:
                 self._store.note(commit)
@@ -202,61 +226,61 @@ class Ingest:
             try:
                 await self._store.commit(commit)
             except StoreError:
-                # Something in it cannot be stored at all. The alert must go out even so; then let it be known.
+                # Something in it cannot be stored at all. The alert must go out even so; then the caller hears of it.
                 await self._store.commit(replace(commit, observations=(), memory=None))
                 raise
             finally:
-                self.wake(draft.receivers)
-        log_decisions(draft)
-        for incident, said, _decision in draft.decisions:
-            if said is not None:
-                self.noticed(incident, said.kind)
-        overflowing = draft.full - self._full
-        self._full |= draft.full
+                self.queued.set(work.receivers)
+        log_decisions(work)
+        for incident, transition, _decision in work.decisions:
+            if transition is not None:
+                self._on_change(incident, transition.kind)
+        overflowing = work.full - self._full
+        self._full |= work.full
         for receiver in overflowing:
-            await self._tell_full(receiver, full=True)
+            await self._report_full(receiver, full=True)
 
-    async def _tell_full(self, receiver: str, *, full: bool) -> None:
+    async def _report_full(self, receiver: str, *, full: bool) -> None:
         waiting = self._store.depth(receiver)
         summary = (
-            f"{receiver}: {waiting} messages wait, no more are taken" if full else f"{receiver}: there is room again"
+            f"{receiver}: {waiting} messages queued; queue full" if full else f"{receiver}: the queue has room again"
         )
-        await self._own(
+        await self._observe_self(
             DELIVERY.key(f"{receiver}/full"),
             Verdict.FAIL if full else Verdict.PASS,
             "outbox_full",
             summary,
-            advice="New incidents are told to it once there is room, if they are still open then.",
+            advice="It is notified of new incidents once there is room, if they are still open then.",
             labels={"receiver": receiver},
         )
 
-    async def _tell_storage(self) -> None:
-        """Say once that the disk fails, and once that it works again."""
+    async def _report_storage(self) -> None:
+        """Report once that the disk fails, and once that it works again."""
         trouble = self._store.trouble
-        if (trouble is not None) == self._storage_told:
+        if (trouble is not None) == self._storage_reported:
             return
-        self._storage_told = trouble is not None
+        self._storage_reported = trouble is not None
         if trouble is None:
-            await self._own(STORAGE_KEY, Verdict.PASS, "ok", "the state is on the disk again")
+            await self._observe_self(STORAGE_KEY, Verdict.PASS, "ok", "the state is on the disk again")
         else:
-            await self._own(
+            await self._observe_self(
                 STORAGE_KEY,
                 Verdict.FAIL,
                 "storage",
-                f"the state cannot be written to the disk ({trouble.text}); it is kept in memory",
-                advice="Watching and alerting go on. What is only in memory is lost if inference-watchdog stops: "
+                f"the state cannot be written to disk ({trouble.text}); it is kept in memory",
+                advice="Watching and alerting continue. What is only in memory is lost if inference-watchdog stops: "
                 "free some space or repair the disk first.",
             )
 
     async def _follow_operator_requests(self, now: float) -> None:
-        """Follow what commands asked for beside us: silences, acknowledgements, test alerts."""
+        """Follow what commands have asked for: silences, acknowledgements, test alerts."""
         asked = await self._store.operator_requests(now)
         if asked is not None:
-            self._board.silences = asked.silences
-            self._board.acknowledge(asked.acknowledged)
-            self.wake(asked.receivers)
+            self._incidents.silences = asked.silences
+            self._incidents.acknowledge(asked.acknowledged)
+            self.queued.set(asked.receivers)
 
-    async def _keep_house(self, now: float) -> None:
+    async def _maintain_store(self, now: float) -> None:
         """Bring the state back to the disk if it can be, delete what is too old, notice room in full outboxes."""
         elapsed = self._clock.monotonic()
         if self._store.trouble is not None and elapsed - self._mended_at >= _MEND_EVERY_S:
@@ -267,4 +291,4 @@ class Ingest:
             self._tidied_at = elapsed - _TIDY_EVERY_S if more else elapsed
         for receiver in [name for name in self._full if self._store.depth(name) < OUTBOX_LIMIT // 2]:
             self._full.discard(receiver)
-            await self._tell_full(receiver, full=False)
+            await self._report_full(receiver, full=False)

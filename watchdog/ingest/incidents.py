@@ -1,6 +1,6 @@
-"""What the daemon knows now: tracking states and open incidents in memory, and the step that changes them.
+"""What the daemon knows now: tracking states and open incidents in memory, and the steps that change them.
 
-Every step is done at once, without waiting for anything, and leaves a `Draft`: what has to be written in one
+Every step is done at once, without waiting for anything, and adds to a `UnitOfWork`: what has to be written in one
 transaction. The memory is ahead of the store by at most what is being written.
 """
 
@@ -20,10 +20,10 @@ from watchdog.model import (
     Nature,
     Notification,
     NotificationKind,
+    Notified,
     Observation,
     Phase,
     Silence,
-    Told,
     TrackState,
     Transition,
     TransitionKind,
@@ -48,7 +48,7 @@ from watchdog.tracker import Step, retired, step
 
 
 @dataclass(slots=True)
-class Draft:
+class UnitOfWork:
     """What one step changed, to be written together. `decisions` are for the log; `full` names full outboxes."""
 
     observations: list[Observation] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Draft:
         return {message.notification.receiver for message in self.messages}
 
 
-class Board:
+class Incidents:
     """Tracking states and open incidents, by key."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Board:
         self._scenery = Scenery()
 
     def load(self, tracks: Mapping[str, TrackState], incidents: Iterable[Incident], last_id: str) -> None:
-        """Take over what was stored; states and incidents that lost each other (a repaired database) agree again."""
+        """Take over what was stored; states and incidents that do not match (a repaired database) are made to agree."""
         self._last_id = last_id
         self.open = {incident.key: incident for incident in incidents}
         self.tracks = {key: state for key, state in tracks.items() if not state.is_open or key in self.open}
@@ -124,97 +124,97 @@ class Board:
         self._last_id = incident_id(now, self._last_id, secrets.randbelow(1024))
         return self._last_id if self.standby is None else self._last_id + ID_MARK
 
-    def observe(self, observations: Iterable[Observation], now: float, draft: Draft) -> None:
-        """Take observations in, in their order."""
+    def observe(self, observations: Iterable[Observation], now: float, work: UnitOfWork) -> None:
+        """Take in observations, in their order."""
         for raw in observations:
             observation = self._scenery.noted(made_safe(raw, self.redactor))
-            draft.observations.append(observation)
+            work.observations.append(observation)
             self._scenery.note(observation)
-            self._track(observation, now, draft)
+            self._track(observation, now, work)
             blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
             if blind is not None:
-                self._track(blind, now, draft)
+                self._track(blind, now, work)
             for key in self._scenery.concerned(observation, self.plan, self.open):
                 diagnosed = self._diagnosed(self.open[key], now)
                 if diagnosed is not self.open[key]:
-                    self._keep(diagnosed, key, draft)
+                    self._keep(diagnosed, key, work)
 
     def _diagnosed(self, incident: Incident, now: float) -> Incident:
         return self._scenery.diagnosed(incident, self.plan, self.open, now)
 
-    def age(self, now: float, draft: Draft) -> None:
-        """Let time pass: occurrences go quiet, then reminders, silences and folded incidents are looked at."""
+    def age(self, now: float, work: UnitOfWork) -> None:
+        """Let time pass: occurrences expire, then reminders, silences and inhibited incidents are looked at."""
         for key in [key for key, incident in self.open.items() if incident.nature is Nature.OCCURRENCE]:
-            self._move(key, step(self.tracks[key], None, self.plan.thresholds_for(key), now), None, now, draft)
+            self._move(key, step(self.tracks[key], None, self.plan.thresholds_for(key), now), None, now, work)
         circumstances = self._circumstances()
         for key in list(self.open):
-            self._decide(self.open[key], None, circumstances, now, draft, fresh=False)
+            self._decide(self.open[key], None, circumstances, now, work, fresh=False)
 
-    def retire(self, now: float, draft: Draft) -> None:
-        """Close what the plan does not watch any more, and forget it; forget told receivers that are gone."""
+    def retire(self, now: float, work: UnitOfWork) -> None:
+        """Close and forget what the plan no longer watches; forget receivers that are gone."""
         for key in [key for key in self.tracks if not self.plan.covers(key)]:
-            self._move(key, retired(self.tracks[key]), None, now, draft)
+            self._move(key, retired(self.tracks[key]), None, now, work)
             self.tracks.pop(key, None)
-            draft.tracks[key], draft.hurried = None, True
+            work.tracks[key], work.hurried = None, True
         self._scenery.forget(self.plan)
         known = {receiver.name for receiver in self.plan.receivers}
         for key, incident in self.open.items():
-            told = {name: what for name, what in incident.told.items() if name in known}
-            if len(told) != len(incident.told):
-                self._keep(replace(incident, told=told), key, draft)
+            notified = {name: what for name, what in incident.notified.items() if name in known}
+            if len(notified) != len(incident.notified):
+                self._keep(replace(incident, notified=notified), key, work)
 
     def acknowledge(self, acknowledged: Mapping[str, float]) -> None:
-        """Note which open incidents a person has acknowledged."""
+        """Mark the open incidents that a person has acknowledged."""
         for key, incident in self.open.items():
             at = acknowledged.get(incident.id)
             if at is not None and incident.acknowledged_at is None:
                 self.open[key] = replace(incident, acknowledged_at=at)
 
-    def queue(self, incident: Incident, note: Notification, now: float, draft: Draft) -> None:
-        """Write one message about `incident`."""
+    def queue(self, incident: Incident, note: Notification, now: float, work: UnitOfWork) -> None:
+        """Queue one message about `incident`."""
         text = render(incident, note.kind, now=now, zone=self._zone, redactor=self.redactor)
-        draft.messages.append(Queued(note, text, now))
+        work.messages.append(Queued(note, text, now))
 
-    def _track(self, observation: Observation, now: float, draft: Draft) -> None:
+    def _track(self, observation: Observation, now: float, work: UnitOfWork) -> None:
         key = observation.key
         state = self.tracks.get(key) or TrackState(nature=observation.nature)
-        self._move(key, step(state, observation, self.plan.thresholds_for(key), now), observation, now, draft)
+        self._move(key, step(state, observation, self.plan.thresholds_for(key), now), observation, now, work)
 
-    def _move(self, key: str, moved: Step, observation: Observation | None, now: float, draft: Draft) -> None:
-        """Keep the new state, bring the incident up to date, and decide who hears of it."""
-        self._keep_state(key, moved.state, draft)
+    def _move(self, key: str, moved: Step, observation: Observation | None, now: float, work: UnitOfWork) -> None:
+        """Keep the new state, update the incident, and decide who is notified."""
+        self._keep_state(key, moved.state, work)
         failing = observation is not None and observation.verdict is Verdict.FAIL
         incident = self.open.get(key)
-        said = moved.transition
-        if observation is not None and failing and said is not None and said.kind is TransitionKind.OPENED:
+        transition = moved.transition
+        if observation is not None and failing and transition is not None and transition.kind is TransitionKind.OPENED:
             incident = self._diagnosed(self._opened(observation, moved.state, now), now)
         elif observation is not None and failing and incident is not None:
             incident = self._diagnosed(self._continued(incident, observation, moved.state, now), now)
-        elif said is not None and incident is not None:
-            incident = ended(incident, said.reason, said.kind, now)
+        elif transition is not None and incident is not None:
+            incident = ended(incident, transition.reason, transition.kind, now)
         elif observation is not None and failing:
             self._strikes[key] = self._strikes.get(key, Strikes()).and_then(observation)
         if moved.state.phase is Phase.OK:
             self._strikes.pop(key, None)
-        if incident is not None and (failing or said is not None):
-            self._keep(incident, key, draft)
-            self._decide(incident, said, self._circumstances(), now, draft, fresh=failing)
+        if incident is not None and (failing or transition is not None):
+            self._keep(incident, key, work)
+            self._decide(incident, transition, self._circumstances(), now, work, fresh=failing)
 
-    def _keep_state(self, key: str, state: TrackState, draft: Draft) -> None:
+    def _keep_state(self, key: str, state: TrackState, work: UnitOfWork) -> None:
         before = self.tracks.get(key)
         over = state.phase is Phase.OK and (state.nature is Nature.OCCURRENCE or BLIND.has(key))
         if over:
-            # An occurrence that is over, or sight that came back, leaves nothing to track: keys must not pile up.
+            # An occurrence that is over, or a key that is seen again, leaves nothing to track: keys must not pile up.
             if self.tracks.pop(key, None) is not None:
-                draft.tracks[key], draft.hurried = None, True
+                work.tracks[key], work.hurried = None, True
             return
         self.tracks[key] = state
         if before is None or not _same_but_for_last_good(before, state):
-            draft.tracks[key] = state
-            draft.hurried |= not _only_passed(before, state)
+            work.tracks[key] = state
+            work.hurried |= not _only_passed(before, state)
 
-    def _keep(self, incident: Incident, key: str, draft: Draft) -> None:
-        draft.incidents[incident.id] = incident
+    def _keep(self, incident: Incident, key: str, work: UnitOfWork) -> None:
+        work.incidents[incident.id] = incident
         if incident.closed_at is None:
             self.open[key] = incident
         elif key in self.open and self.open[key].id == incident.id:
@@ -272,44 +272,45 @@ class Board:
     def _decide(
         self,
         incident: Incident,
-        said: Transition | None,
+        transition: Transition | None,
         circumstances: Circumstances,
         now: float,
-        draft: Draft,
+        work: UnitOfWork,
         *,
         fresh: bool,
     ) -> None:
-        decision = decide(incident, said, circumstances, fresh=fresh, now=now)
-        if said is not None or decision.notifications:
-            draft.decisions.append((incident, said, decision))
-        draft.full |= {name for name, why in decision.reasons.items() if why is DecisionReason.OUTBOX_FULL}
+        decision = decide(incident, transition, circumstances, fresh=fresh, now=now)
+        if transition is not None or decision.notifications:
+            work.decisions.append((incident, transition, decision))
+        work.full |= {name for name, why in decision.reasons.items() if why is DecisionReason.OUTBOX_FULL}
         if decision.incident is not incident:
-            self._keep(decision.incident, incident.key, draft)
+            self._keep(decision.incident, incident.key, work)
         for note in decision.notifications:
-            self.queue(decision.incident, note, now, draft)
+            self.queue(decision.incident, note, now, work)
 
-    def fall_back(self, incident: Incident, fallback: str, failed: str, now: float, draft: Draft) -> None:
-        """Tell `fallback` about `incident`, which `failed` could not be told; also its end, if it is over."""
+    def notify_fallback(self, incident: Incident, fallback: str, failed: str, now: float, work: UnitOfWork) -> None:
+        """Notify `fallback` of `incident`, which could not be delivered to `failed`; also of its end, if it is over."""
         current = self.open.get(incident.key)
         if current is not None and current.id == incident.id:
             incident = current
-        before = incident.told.get(fallback)
+        before = incident.notified.get(fallback)
         if before is not None and before.severity.rank >= incident.severity.rank:
             return
-        told = dict(incident.told)
-        told[fallback] = replace(told[failed], at=now, reminders=0) if failed in told else _told(incident, now)
-        incident = replace(incident, told=told)
-        self._keep(incident, incident.key, draft)
+        notified = dict(incident.notified)
+        like = notified.get(failed) or Notified(incident.severity, now, count=incident.count)
+        notified[fallback] = replace(like, at=now, reminders=0)
+        incident = replace(incident, notified=notified)
+        self._keep(incident, incident.key, work)
         kind = NotificationKind.NEW if incident.nature is Nature.OCCURRENCE else NotificationKind.FIRING
         noted = replace(incident, advice=f"({failed} could not be reached.) {incident.advice}")
-        self.queue(noted, Notification(incident.id, fallback, kind, incident.severity), now, draft)
+        self.queue(noted, Notification(incident.id, fallback, kind, incident.severity), now, work)
         if incident.closed_at is not None:
             end = NotificationKind.QUIET if incident.nature is Nature.OCCURRENCE else NotificationKind.RESOLVED
-            self.queue(incident, Notification(incident.id, fallback, end, incident.severity), now, draft)
+            self.queue(incident, Notification(incident.id, fallback, end, incident.severity), now, work)
 
 
 def _same_but_for_last_good(before: TrackState, after: TrackState) -> bool:
-    """Whether a healthy key only passed once more: the history knows that, its state need not be written."""
+    """Whether a healthy key only passed once more: the history has that, its state need not be written."""
     return (
         before.phase is after.phase is Phase.OK
         and before.passes == after.passes
@@ -320,10 +321,6 @@ def _same_but_for_last_good(before: TrackState, after: TrackState) -> bool:
 
 
 def _only_passed(before: TrackState | None, after: TrackState) -> bool:
-    """Whether a key that was well, or is new, is well: it costs nothing if a crash loses that it was counted."""
+    """Whether a key that was well, or is new, is well: a crash may lose that count."""
     was_well = before is None or (before.phase is Phase.OK and not before.fails and not before.unknowns)
     return was_well and after.phase is Phase.OK and not after.fails and not after.unknowns
-
-
-def _told(incident: Incident, now: float) -> Told:
-    return Told(incident.severity, now, 0, incident.count)

@@ -1,4 +1,4 @@
-"""Observations of the past through the real board: the same tracker, policy and message, no store and no clock."""
+"""Past observations through the real incidents: the same tracker, policy and message, no store and no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.errors import WatchdogError
-from watchdog.ingest.incidents import Board, Draft
+from watchdog.ingest.incidents import Incidents, UnitOfWork
 from watchdog.kinds import GENERATION, KERNEL_LOG, kind_of, row_of
 from watchdog.message import Redactor
 from watchdog.model import (
@@ -60,18 +60,18 @@ def read_recording(lines: Iterable[str]) -> Recording:
             raise RecordingError(f"line {number}: {_problem(fault)}") from None
     if not found:
         raise RecordingError(
-            "there is no observation in this file; each is a line like "
+            "this file has no observation; each is a line like "
             '{"at": "03:02:00", "check": "generation/deepseek", "verdict": "fail"}'
         )
     has_dates = [one.at >= SOME_DAY.timestamp() + 3650 * DAY_S for one in found]
     if any(has_dates) != all(has_dates):
-        raise RecordingError("some lines have a date and some only a time of day; give all of them one")
+        raise RecordingError("some lines have a date, others only a time of day; give all of them a date")
     return Recording(tuple(sorted(found, key=lambda seen: seen.at)), has_dates[0])
 
 
 def _problem(fault: Exception) -> str:
     if isinstance(fault, json.JSONDecodeError):
-        return f"no JSON: {fault.msg} at column {fault.colno}"
+        return f"invalid JSON: {fault.msg} at column {fault.colno}"
     return str(fault)
 
 
@@ -86,7 +86,7 @@ def _observation(raw: Any, before: float) -> Observation:
     usual = "ok" if passed else "failed" if verdict is Verdict.FAIL else "unknown"
     reason = _text(raw, "reason", labels_of(key).get("kind", usual))
     nature = _word(raw, "nature", Nature) if "nature" in raw else _nature_of(key)
-    at = _moment(raw["at"], before)
+    at = _timestamp(raw["at"], before)
     return Observation(
         key=key,
         verdict=verdict,
@@ -106,14 +106,14 @@ def _observation(raw: Any, before: float) -> Observation:
 def _text(raw: dict[str, Any], name: str, default: str | None = None) -> str:
     value = raw.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
-        raise TypeError(f"`{name}` is no text")
+        raise TypeError(f"`{name}` must be text")
     return value
 
 
 def _number(raw: dict[str, Any], name: str, default: float) -> float:
     value = raw.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise TypeError(f"`{name}` is no number")
+        raise TypeError(f"`{name}` must be a number")
     return float(value)
 
 
@@ -121,15 +121,15 @@ def _word(raw: dict[str, Any], name: str, kind: type[W]) -> W:
     try:
         return kind(raw[name])
     except ValueError:
-        raise ValueError(f"`{name}` is one of {', '.join(one.value for one in kind)}") from None
+        raise ValueError(f"`{name}` must be one of {', '.join(one.value for one in kind)}") from None
 
 
-def _moment(value: Any, before: float) -> float:
+def _timestamp(value: Any, before: float) -> float:
     """Unix seconds of a written time. A time of day is on the day of the line before it, or on the next if earlier."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if not isinstance(value, str):
-        raise TypeError("`at` is no time")
+        raise TypeError("`at` must be a time")
     try:
         if "-" not in value.lstrip("-"):
             of_day = datetime.strptime(value, "%H:%M:%S" if value.count(":") == 2 else "%H:%M").replace(tzinfo=UTC)
@@ -137,7 +137,7 @@ def _moment(value: Any, before: float) -> float:
             return at if at >= before else at + DAY_S
         return datetime.fromisoformat(value).astimezone().timestamp()
     except ValueError:
-        raise ValueError("`at` is written like 1795000000, 2026-11-29T03:14:08+01:00 or 03:14:08") from None
+        raise ValueError("`at` must look like 1795000000, 2026-11-29T03:14:08+01:00 or 03:14:08") from None
 
 
 def _severity_of(key: str, reason: str) -> Severity:
@@ -162,7 +162,7 @@ def labels_of(key: str) -> dict[str, str]:
 
 def _evidence(raw: Any) -> Evidence:
     if not isinstance(raw, dict):
-        raise TypeError("`evidence` is a list of objects with `at`, `source` and `text`")
+        raise TypeError("`evidence` must be a list of objects with `at`, `source` and `text`")
     at = raw.get("at")
     return Evidence(None if at is None else _number(raw, "at", 0.0), _text(raw, "source", "?"), _text(raw, "text", ""))
 
@@ -213,10 +213,10 @@ class Replay:
         self._plan = plan
         self._has_dates = has_dates
         self._zone = zone if has_dates else UTC
-        self._board = Board(plan, redactor=Redactor(()), zone=self._zone, depth=lambda _receiver: 0)
+        self._incidents = Incidents(plan, redactor=Redactor(()), zone=self._zone, depth=lambda _receiver: 0)
         self._now: float | None = None
         self._keys: dict[str, str] = {}
-        self.told = 0
+        self.message_count = 0
         """How many messages there were so far."""
 
     def play(self, seen: Observation) -> tuple[Played, ...]:
@@ -224,9 +224,9 @@ class Replay:
         began = self._now if self._now is not None else seen.at
         passed = self._pass(began, seen.at)
         self._now = max(seen.at, began)
-        draft = Draft()
-        self._board.observe((seen,), self._now, draft)
-        return (*passed, *self._said(draft, self._now))
+        work = UnitOfWork()
+        self._incidents.observe((seen,), self._now, work)
+        return (*passed, *self._played(work, self._now))
 
     def pass_time(self, seconds: float) -> tuple[Played, ...]:
         """Let time pass without any observation."""
@@ -238,19 +238,19 @@ class Replay:
         return passed
 
     def _pass(self, since: float, until: float) -> tuple[Played, ...]:
-        said: list[Played] = []
+        sent: list[Played] = []
         at = since
         for _ in range(MOST_TICKS):
             at = min(at + TICK_S, until)
-            if at >= until or not self._board.open:
+            if at >= until or not self._incidents.open:
                 break
-            draft = Draft()
-            self._board.age(at, draft)
-            said += self._said(draft, at)
-        return tuple(said)
+            work = UnitOfWork()
+            self._incidents.age(at, work)
+            sent += self._played(work, at)
+        return tuple(sent)
 
-    def _said(self, draft: Draft, at: float) -> tuple[Played, ...]:
-        self._keys |= {incident.id: incident.key for incident in draft.incidents.values()}
+    def _played(self, work: UnitOfWork, at: float) -> tuple[Played, ...]:
+        self._keys |= {incident.id: incident.key for incident in work.incidents.values()}
         played = tuple(
             Played(
                 at,
@@ -263,22 +263,22 @@ class Replay:
                 message.text.title,
                 message.text.body,
             )
-            for message in draft.messages
+            for message in work.messages
         )
-        self.told += len(played)
+        self.message_count += len(played)
         return played
 
     @property
     def still_open(self) -> tuple[Incident, ...]:
         """Incidents that are open at the end, oldest first."""
-        return tuple(sorted(self._board.open.values(), key=lambda one: one.since))
+        return tuple(sorted(self._incidents.open.values(), key=lambda one: one.since))
 
     @property
     def pending(self) -> tuple[tuple[str, int, int], ...]:
         """Keys with strikes that have not alerted: key, failures in a row, failures needed."""
         return tuple(
             (key, state.fails, self._plan.thresholds_for(key).failures)
-            for key, state in self._board.tracks.items()
+            for key, state in self._incidents.tracks.items()
             if state.phase is Phase.PENDING
         )
 

@@ -1,4 +1,4 @@
-"""What the watchdog says about itself, and the log line of every decision."""
+"""What the watchdog reports about itself, and the log line of every decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from watchdog.ingest.incidents import Draft
+from watchdog.ingest.incidents import UnitOfWork
 from watchdog.message import rehearsal
 from watchdog.model import Notification, NotificationKind, Observation, Severity, TransitionKind, Verdict
 from watchdog.store import Queued
@@ -42,7 +42,7 @@ def own_observation(
     advice: str = "",
     labels: dict[str, str] | None = None,
 ) -> Observation:
-    """What the watchdog says about itself: never louder than a warning."""
+    """What the watchdog reports about itself: never above `warn`."""
     return Observation(
         key=key,
         verdict=verdict,
@@ -57,21 +57,21 @@ def own_observation(
 
 _EVENTS = {
     TransitionKind.OPENED: "incident opened",
-    TransitionKind.ESCALATED: "incident raised",
+    TransitionKind.ESCALATED: "incident escalated",
     TransitionKind.RESOLVED: "incident resolved",
-    TransitionKind.EXPIRED: "incident went quiet",
+    TransitionKind.EXPIRED: "incident expired",
 }
 
 
-def log_decisions(draft: Draft) -> None:
-    """One line per change of an incident or message about it: what, why, and who hears of it."""
-    for incident, said, decision in draft.decisions:
+def log_decisions(work: UnitOfWork) -> None:
+    """One line per change of an incident or message about it: what, why, and who is notified."""
+    for incident, transition, decision in work.decisions:
         _log.info(
-            _EVENTS[said.kind] if said else "incident told again",
+            _EVENTS[transition.kind] if transition else "incident reminder",
             incident=incident.id,
             key=incident.key,
             severity=incident.severity.value,
             reason=incident.reason,
-            why=said.reason.value if said else None,
+            why=transition.reason.value if transition else None,
             receivers={name: why.value for name, why in decision.reasons.items()},
         )

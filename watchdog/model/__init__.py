@@ -18,20 +18,31 @@ from watchdog.model.incident import (
     Diagnosis,
     Incident,
     IncidentStatus,
+    Notified,
     Phase,
     StepReason,
     Thresholds,
-    Told,
     TrackState,
     Transition,
     TransitionKind,
 )
-from watchdog.model.observation import Check, CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
+from watchdog.model.observation import (
+    Check,
+    CheckProgress,
+    CheckResult,
+    Evidence,
+    Json,
+    Nature,
+    Observation,
+    Severity,
+    Verdict,
+)
 from watchdog.model.silence import Maintenance, Silence, Weekday
 
 __all__ = [
     "Cause",
     "Check",
+    "CheckProgress",
     "CheckResult",
     "Confidence",
     "Delivery",
@@ -45,6 +56,7 @@ __all__ = [
     "Nature",
     "Notification",
     "NotificationKind",
+    "Notified",
     "Observation",
     "Outcome",
     "OutcomeReason",
@@ -54,7 +66,6 @@ __all__ = [
     "StepReason",
     "Text",
     "Thresholds",
-    "Told",
     "TrackState",
     "Transition",
     "TransitionKind",

@@ -1,4 +1,4 @@
-"""What is told to whom: notifications, texts, deliveries and what became of them."""
+"""Who is notified of what: notifications, texts, deliveries and what became of them."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ class IncidentStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one receiver was last told about an incident (queued counts as told).
+class Notified:
+    """What one receiver was last sent about an incident (queued counts as sent).
 
     `severity` is the loudest so far, `at` the time of the last message, `count` the incident's count then.
     """
@@ -156,8 +156,9 @@ class Incident:
     """One trouble from its trigger to its end, under one id.
 
     `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
-    last seen. `told` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is the
-    newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most ten.
+    last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is
+    the newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most
+    ten.
     """
 
     id: str
@@ -179,7 +180,7 @@ class Incident:
     evidence: tuple[Evidence, ...] = ()
     advice: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    told: Mapping[str, Told] = field(default_factory=dict)
+    notified: Mapping[str, Notified] = field(default_factory=dict, metadata={"json": "told"})
     acknowledged_at: float | None = None
     diagnosis: Diagnosis | None = None
     reasons: tuple[str, ...] = ()

@@ -103,3 +103,20 @@ class Check(Protocol):
     async def run(self, memory: Json | None, now: float) -> CheckResult:
         """Look once. `memory` is what the last committed run remembered, `now` the wall time in Unix seconds."""
         ...
+
+
+class CheckProgress(Protocol):
+    """How far the running checks have come. Monotonic seconds, by check key."""
+
+    @property
+    def last_completed_at(self) -> Mapping[str, float]:
+        """When each check last completed a run; a check without one is missing."""
+        ...
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Keys of the checks that have not completed a run yet."""
+        ...
+
+    def overdue(self, now: float) -> tuple[str, ...]:
+        """Keys of the checks whose run should have ended long ago."""
+        ...

@@ -1,4 +1,4 @@
-"""Prometheus Alertmanager as a receiver: its v2 API, kept refreshed while something fires.
+"""Prometheus Alertmanager as a receiver: its v2 API, refreshed while something is firing.
 
 An alert is identified by its labels there, so `severity` changing makes a new one: the old one is ended along with it.
 https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
-
 from watchdog.config import ReceiverSettings
+from watchdog.http_call import http_call
 from watchdog.kinds import TEST
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
 from watchdog.text import clean_line
 
 REFRESH_S = 60.0
-"""How often what fires is posted again."""
+"""How often what is firing is posted again."""
 VALID_S = 1800.0
 """How long Alertmanager believes a firing alert without a refresh: longer than a restart of ours may take."""
 _PATH = "/api/v2/alerts"
 _BATCH = 200
 _DETAIL = 200
+_READ_BYTES = 2000
 
 
 class AlertmanagerReceiver:
@@ -37,9 +37,8 @@ class AlertmanagerReceiver:
         """Prepare for the addresses of `settings`; nothing is connected yet."""
         self.name = settings.name
         self._addresses = tuple(secret.reveal().rstrip("/") for secret in settings.alertmanager)
-        self._timeout = aiohttp.ClientTimeout(total=settings.timeout_s)
+        self._timeout_s = settings.timeout_s
         self._hide = redactor
-        self._session: aiohttp.ClientSession | None = None
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:
         """Post the alert of one message: firing until further notice, or ended."""
@@ -52,7 +51,7 @@ class AlertmanagerReceiver:
         return await self._post(alerts)
 
     async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
-        """Post everything that still fires again."""
+        """Post again what is still firing."""
         alerts = [
             alert_of(incident, incident.severity, Text(incident.summary, incident.summary), ends_at=now + VALID_S)
             for incident in firing
@@ -63,29 +62,21 @@ class AlertmanagerReceiver:
         return outcome
 
     async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Nothing to close: every post has a connection of its own."""
 
     async def _post(self, alerts: list[dict[str, Any]]) -> Outcome:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout, trust_env=False)
-        answers = await asyncio.gather(*(self._post_to(self._session, base, alerts) for base in self._addresses))
+        answers = await asyncio.gather(*(self._post_to(base, alerts) for base in self._addresses))
         accepted = next((answer for answer in answers if answer.delivered), None)
         return accepted or answers[0]
 
-    async def _post_to(self, session: aiohttp.ClientSession, base: str, alerts: list[dict[str, Any]]) -> Outcome:
-        try:
-            async with session.post(base + _PATH, json=alerts, allow_redirects=False) as reply:
-                if reply.status == 200:
-                    return Outcome(OutcomeReason.DELIVERED)
-                body = (await reply.content.read(2000)).decode("utf-8", "replace")
-                return Outcome(OutcomeReason.REFUSED, self._plain(f"status {reply.status}: {body}"))
-        except TimeoutError:
-            return Outcome(OutcomeReason.TIMEOUT, f"no answer within {self._timeout.total:g} s")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Outcome(OutcomeReason.UNREACHABLE, self._plain(str(error) or type(error).__name__))
+    async def _post_to(self, base: str, alerts: list[dict[str, Any]]) -> Outcome:
+        reply = await http_call("POST", base + _PATH, timeout_s=self._timeout_s, json=alerts, read_bytes=_READ_BYTES)
+        if reply.status is None:
+            reason = OutcomeReason.TIMEOUT if reply.timed_out else OutcomeReason.UNREACHABLE
+            return Outcome(reason, self._plain(reply.problem))
+        if reply.status == 200:
+            return Outcome(OutcomeReason.DELIVERED)
+        return Outcome(OutcomeReason.REFUSED, self._plain(f"HTTP {reply.status}: {reply.body}"))
 
     def _plain(self, text: str) -> str:
         return clean_line(self._hide(text))[:_DETAIL]

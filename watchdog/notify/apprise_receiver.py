@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
-from watchdog.notify.urls import hush, stand_somewhere
+from watchdog.notify.urls import leave_deleted_directory, quieten_loggers
 from watchdog.text import clean_line
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def open_service(url: str) -> apprise.Apprise:
 
     Raises `ValueError` (without the URL) if apprise does not accept it.
     """
-    hush()
-    stand_somewhere()
+    quieten_loggers()
+    leave_deleted_directory()
     import apprise  # noqa: PLC0415 - see above
 
     # Without a limit of its own apprise sends on the calling thread, which is ours.

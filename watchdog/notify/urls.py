@@ -19,7 +19,7 @@ _TALKATIVE = ("apprise", "urllib3", "requests_oauthlib", "oauthlib", "paho", "ma
 """Loggers of apprise and of what it sends with."""
 
 
-def hush() -> None:
+def quieten_loggers() -> None:
     """Keep apprise out of our logs: below WARNING it writes payloads, tokens and URLs, and even its warnings about a
     URL hold the token (seen in 2.3). What it says about one send is read from the result of that send.
     """
@@ -31,7 +31,7 @@ def hush() -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def stand_somewhere() -> None:
+def leave_deleted_directory() -> None:
     """Go to / if our working directory is gone: apprise asks for it when it is imported. Nothing relative is lost."""
     try:
         Path.cwd()
@@ -48,8 +48,8 @@ def url_problem(url: str) -> str | None:
     found = _SCHEME.match(url.strip())
     if not found:
         return "not a URL: it must begin with a service such as `tgram://`, `mailtos://` or `ntfys://`"
-    hush()
-    stand_somewhere()
+    quieten_loggers()
+    leave_deleted_directory()
     import apprise  # noqa: PLC0415 - only for who checks a receiver
 
     scheme = found.group(1).lower()

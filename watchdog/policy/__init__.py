@@ -16,7 +16,7 @@ from watchdog.policy.decision import (
     may_inhibit,
 )
 from watchdog.policy.plan import AlertPlan, Target
-from watchdog.policy.retry import Fate, Waiting, fate, pause_s, row_pause_s
+from watchdog.policy.retry import QueueDecision, Waiting, pause_s, queue_decision, row_pause_s
 from watchdog.policy.silences import (
     LABELS,
     maintained_by,
@@ -35,14 +35,13 @@ __all__ = [
     "Circumstances",
     "Decision",
     "DecisionReason",
-    "Fate",
+    "QueueDecision",
     "Standby",
     "Target",
     "Waiting",
     "blind_observation",
     "decide",
     "ended",
-    "fate",
     "held_for_the_first",
     "incident_id",
     "inhibitor_of",
@@ -52,6 +51,7 @@ __all__ = [
     "may_inhibit",
     "next_window",
     "pause_s",
+    "queue_decision",
     "row_pause_s",
     "silenced_by",
     "window_at",

@@ -18,11 +18,11 @@ from watchdog.model import (
     Nature,
     Notification,
     NotificationKind,
+    Notified,
     Observation,
     Severity,
     Silence,
     StepReason,
-    Told,
     Transition,
     TransitionKind,
     Verdict,
@@ -135,7 +135,6 @@ class DecisionReason(StrEnum):
     REMINDER = "reminder"
     ENDED = "ended"
     ALREADY_TOLD = "already_told"
-    NEVER_TOLD = "never_told"
     NOT_DUE = "not_due"
     NOTHING_NEW = "nothing_new"
     SILENCED = "silenced"
@@ -152,7 +151,7 @@ _SKIPS_A_REMINDER = (DecisionReason.SILENCED, DecisionReason.MAINTENANCE)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do about one incident now: notifications to queue, the incident with `told` updated, and why.
+    """What to do about one incident now: notifications to queue, the incident with `notified` updated, and why.
 
     `reasons` maps every receiver that was considered to the one reason of its answer.
     """
@@ -182,30 +181,30 @@ def decide(
 ) -> Decision:
     """What each receiver is told about `incident` now.
 
-    `transition` is what the tracker just said, or None; `fresh` says that a failing observation of it was just made.
+    `transition` is what the tracker just found, or None; `fresh` says that a failing observation of it was just made.
     """
     if incident.status is not IncidentStatus.FIRING:
         return _closing(incident, transition)
     receivers = circumstances.plan.receivers_for(incident.key, incident.labels, incident.severity)
-    told = dict(incident.told)
+    notified = dict(incident.notified)
     reasons: dict[str, DecisionReason] = {}
     notifications = []
     for receiver in receivers:
-        before = told.get(receiver)
+        before = notified.get(receiver)
         if before is not None and before.at > now:
             before = replace(before, at=now)  # the wall clock was set back; reminders count from here
-            told[receiver] = before
+            notified[receiver] = before
         reason = _about_receiver(incident, receiver, before, circumstances, fresh=fresh, now=now)
         reasons[receiver] = reason
         if reason in (DecisionReason.FIRST, DecisionReason.ESCALATED, DecisionReason.REMINDER):
             kind = _kind(incident, reason)
             notifications.append(Notification(incident.id, receiver, kind, incident.severity))
             again = (before.reminders if before else 0) + 1 if reason is DecisionReason.REMINDER else 0
-            told[receiver] = Told(incident.severity, now, again, incident.count)
+            notified[receiver] = Notified(incident.severity, now, again, incident.count)
         elif before is not None and reason in _SKIPS_A_REMINDER and before.severity.rank >= incident.severity.rank:
             # A reminder that fell into the quiet time is left out, not put off: its end speaks only about what changed.
-            told[receiver] = replace(before, at=now, reminders=before.reminders + 1)
-    changed = incident if told == dict(incident.told) else replace(incident, told=told)
+            notified[receiver] = replace(before, at=now, reminders=before.reminders + 1)
+    changed = incident if notified == dict(incident.notified) else replace(incident, notified=notified)
     return Decision(changed, tuple(notifications), reasons)
 
 
@@ -220,16 +219,16 @@ def _closing(incident: Incident, transition: Transition | None) -> Decision:
     if transition is None or transition.kind not in (TransitionKind.RESOLVED, TransitionKind.EXPIRED):
         return Decision(incident, (), {})
     kind = NotificationKind.QUIET if transition.kind is TransitionKind.EXPIRED else NotificationKind.RESOLVED
-    owed = tuple(Notification(incident.id, receiver, kind, incident.severity) for receiver in sorted(incident.told))
+    owed = tuple(Notification(incident.id, receiver, kind, incident.severity) for receiver in sorted(incident.notified))
     return Decision(incident, owed, {note.receiver: DecisionReason.ENDED for note in owed})
 
 
 def _about_receiver(
-    incident: Incident, receiver: str, told: Told | None, circumstances: Circumstances, *, fresh: bool, now: float
+    incident: Incident, receiver: str, last: Notified | None, circumstances: Circumstances, *, fresh: bool, now: float
 ) -> DecisionReason:
     """The one reason why `receiver` is told something about an open incident now, or is not."""
-    raised = told is not None and told.severity.rank < incident.severity.rank
-    if told is None or raised:
+    raised = last is not None and last.severity.rank < incident.severity.rank
+    if last is None or raised:
         held_back = _held_back(incident, receiver, circumstances, now)
         if held_back is not None:
             return held_back
@@ -239,7 +238,7 @@ def _about_receiver(
         if receiver in circumstances.full:
             return DecisionReason.OUTBOX_FULL
         return DecisionReason.ESCALATED if raised else DecisionReason.FIRST
-    return _about_reminder(incident, receiver, told, circumstances, now)
+    return _about_reminder(incident, receiver, last, circumstances, now)
 
 
 def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, now: float) -> DecisionReason | None:
@@ -252,24 +251,24 @@ def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, 
     if maintained_by(incident, circumstances.plan.maintenance, now, runs_on):
         return DecisionReason.MAINTENANCE
     inhibitor = inhibitor_of(incident, circumstances.open_incidents, circumstances.plan)
-    if inhibitor is not None and receiver in inhibitor.told:
+    if inhibitor is not None and receiver in inhibitor.notified:
         return DecisionReason.FOLDED  # only where the explanation itself was heard
     return None
 
 
 def _about_reminder(
-    incident: Incident, receiver: str, told: Told, circumstances: Circumstances, now: float
+    incident: Incident, receiver: str, last: Notified, circumstances: Circumstances, now: float
 ) -> DecisionReason:
     """Whether a receiver that was told everything is due a reminder."""
     alerting = circumstances.plan.alerting
-    wait_s = alerting.reminder_every_s if told.reminders else alerting.reminder_first_s
+    wait_s = alerting.reminder_every_s if last.reminders else alerting.reminder_first_s
     if wait_s <= 0:
         return DecisionReason.ALREADY_TOLD
-    if now - told.at < wait_s:
+    if now - last.at < wait_s:
         return DecisionReason.NOT_DUE
     if incident.acknowledged_at is not None:
         return DecisionReason.ACKNOWLEDGED
-    if incident.nature is Nature.OCCURRENCE and incident.count <= told.count:
+    if incident.nature is Nature.OCCURRENCE and incident.count <= last.count:
         return DecisionReason.NOTHING_NEW
     held_back = _held_back(incident, receiver, circumstances, now)
     if held_back is not None:

@@ -16,7 +16,7 @@ _FEWEST_ATTEMPTS = 10
 """A row is given up only after this many attempts, so a wall clock that jumps ahead gives nothing up."""
 
 
-class Fate(StrEnum):
+class QueueDecision(StrEnum):
     """What to do with a row, and why."""
 
     SEND = "send"
@@ -29,12 +29,12 @@ class Fate(StrEnum):
     @property
     def drops(self) -> bool:
         """Whether the row leaves the queue without being sent or given up."""
-        return self in (Fate.SUPERSEDED, Fate.TRIGGER_NEVER_ARRIVED)
+        return self in (QueueDecision.SUPERSEDED, QueueDecision.TRIGGER_NEVER_ARRIVED)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One undelivered row of one receiver: what `fate` needs to know of it."""
+    """One undelivered row of one receiver: what `queue_decision` needs to know of it."""
 
     row: int
     incident_id: str
@@ -44,7 +44,9 @@ class Waiting:
     due_at: float
 
 
-def fate(waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, now: float, expire_s: float) -> Fate:
+def queue_decision(
+    waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, now: float, expire_s: float
+) -> QueueDecision:
     """What becomes of `waiting`; `siblings` are the undelivered rows of its incident for its receiver, itself included.
 
     `triggered` is the newest row there was when a trigger of its incident was delivered to this receiver, None if none
@@ -56,18 +58,18 @@ def fate(waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, n
     if waiting.kind is NotificationKind.STILL_FIRING:
         late = triggered is not None and triggered >= waiting.row
         if late or any(other.row > waiting.row for other in siblings):
-            return Fate.SUPERSEDED
+            return QueueDecision.SUPERSEDED
     if waiting.kind.is_end and triggered is None and not ahead:
-        return Fate.TRIGGER_NEVER_ARRIVED
+        return QueueDecision.TRIGGER_NEVER_ARRIVED
     if ahead:
-        return Fate.BEHIND_ANOTHER
+        return QueueDecision.BEHIND_ANOTHER
     if now - waiting.created_at > expire_s and waiting.attempt >= _FEWEST_ATTEMPTS:
-        return Fate.GAVE_UP
+        return QueueDecision.GAVE_UP
     # What was never tried is due, and a due time further ahead than any pause is left from before the wall clock was
     # set back.
     if waiting.attempt > 0 and now < waiting.due_at <= now + LONGEST_PAUSE_S:
-        return Fate.NOT_DUE
-    return Fate.SEND
+        return QueueDecision.NOT_DUE
+    return QueueDecision.SEND
 
 
 def pause_s(failures: int, chance: float) -> float:

@@ -4,7 +4,7 @@ Results pass through `SelfWatch.judged` on their way from the scheduler to the i
 explains becomes unknown there; everything else goes on as it came.
 """
 
-from watchdog.selfwatch.local_network import doors_of
+from watchdog.selfwatch.local_network import target_endpoints
 from watchdog.selfwatch.watch import SelfWatch
 
-__all__ = ["SelfWatch", "doors_of"]
+__all__ = ["SelfWatch", "target_endpoints"]

@@ -1,8 +1,8 @@
-"""What a failed observation becomes when the fault was ours: unknown, with the proof in its evidence."""
+"""What a failed observation becomes when the fault was ours: unknown, with the proof in its evidence. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from watchdog.kinds import is_own, row_of
@@ -10,16 +10,16 @@ from watchdog.model import Evidence, Nature, Observation, Verdict
 from watchdog.reasons import OwnReason
 from watchdog.text import duration
 
-# Is the trouble ours? Judges one look around: who answers a knock, and does the router (docs/decisions/0005).
+# Is our own network down? Decided from one look at it: does the router answer, does any target (docs/decisions/0005).
 
 INSTANT_S = 0.1
 """A refusal by our own system comes within this; one from the network may too, which alone proves nothing."""
 
 
 class Answer(StrEnum):
-    """What came back when we knocked at an address with a TCP connection."""
+    """What came of opening a TCP connection."""
 
-    HERE = "here"
+    ANSWERED = "answered"
     NO_HOST = "no_host"
     HOST_DOWN = "host_down"
     NO_NETWORK = "no_network"
@@ -29,8 +29,8 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
-    """One knock: at what address, what came back, and after how long. `on_link`: no router lies in between, as far as
+class TcpProbe:
+    """One probe: its address, what came back, and after how long. `on_link`: no router lies in between, as far as
     the system says; None if it was not asked.
     """
 
@@ -41,27 +41,27 @@ class Knock:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class NetworkView:
     """Everything seen at one moment. `targets` are those that are other machines; `gateway` is None if there is no
     default route with a router. `target_addresses` are all of theirs: a router among them is no independent witness.
     """
 
-    gateway: Knock | None
-    targets: tuple[Knock, ...]
+    gateway: TcpProbe | None
+    targets: tuple[TcpProbe, ...]
     target_addresses: frozenset[str] = frozenset()
     is_darwin: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterProof:
     """The router that answered when all was well, and when (Unix seconds)."""
 
-    address: str
-    at: float
+    address: str = field(metadata={"json": "router"})
+    at: float = 0.0
 
 
-class RoadState(StrEnum):
-    """Whether our own road to the targets stands."""
+class NetworkState(StrEnum):
+    """Whether our own network works."""
 
     OPEN = "open"
     LOST = "lost"
@@ -69,80 +69,80 @@ class RoadState(StrEnum):
     UNDECIDED = "undecided"
 
     @property
-    def excuses(self) -> bool:
-        """Whether a target that cannot be reached is not to blame."""
-        return self in (RoadState.LOST, RoadState.DENIED)
+    def explains_failures(self) -> bool:
+        """Whether targets that cannot be reached are not to blame."""
+        return self in (NetworkState.LOST, NetworkState.DENIED)
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
-    """The judgement: the state, why in plain words, and what to do about it."""
+class NetworkVerdict:
+    """The state, why in plain words, and what to do about it."""
 
-    state: RoadState
+    state: NetworkState
     why: str
     advice: str = ""
 
 
-def judge_road(look: Look, proof: Proof | None) -> Road:
-    """Whose trouble it is that targets cannot be reached. `proof` is what is known of the router, if anything."""
-    here = next((knock for knock in look.targets if knock.answer is Answer.HERE), None)
-    if here is not None:
-        return Road(RoadState.OPEN, f"{here.address} answers")
+def judge_network(look: NetworkView, proof: RouterProof | None) -> NetworkVerdict:
+    """Why targets cannot be reached: our network or they. `proof` is what is known of the router, if anything."""
+    answered = next((probe for probe in look.targets if probe.answer is Answer.ANSWERED), None)
+    if answered is not None:
+        return NetworkVerdict(NetworkState.OPEN, f"{answered.address} answers")
     if _is_denied(look):
-        return Road(
-            RoadState.DENIED,
+        return NetworkVerdict(
+            NetworkState.DENIED,
             "macOS does not let this program talk to the local network",
             "Allow it under Privacy & Security, Local Network, or run it as a LaunchDaemon "
             "(`inference-watchdog service install --launchd`), which is exempt.",
         )
     gateway = look.gateway
-    if gateway is not None and gateway.answer is Answer.HERE:
-        return Road(RoadState.OPEN, f"the router {gateway.address} answers")
+    if gateway is not None and gateway.answer is Answer.ANSWERED:
+        return NetworkVerdict(NetworkState.OPEN, f"the router {gateway.address} answers")
     return _by_the_router(look, proof)
 
 
-def _by_the_router(look: Look, proof: Proof | None) -> Road:
-    """Nothing answers at all: what the router's silence is worth."""
+def _by_the_router(look: NetworkView, proof: RouterProof | None) -> NetworkVerdict:
+    """Nothing answers at all: what the router's silence proves."""
     gateway = look.gateway
     if proof is None:
-        return Road(RoadState.UNDECIDED, "no router is known that answers when all is well")
+        return NetworkVerdict(NetworkState.UNDECIDED, "no router is known to answer when all is well")
     if proof.address in look.target_addresses:
-        return Road(RoadState.UNDECIDED, f"the router {proof.address} is itself one of the targets")
+        return NetworkVerdict(NetworkState.UNDECIDED, f"the router {proof.address} is itself one of the targets")
     if gateway is not None and gateway.address != proof.address:
-        return Road(RoadState.UNDECIDED, f"the router {gateway.address} was never seen to answer")
+        return NetworkVerdict(NetworkState.UNDECIDED, f"the router {gateway.address} has never been seen to answer")
     what = (
-        f"the route by the router {proof.address} is gone"
+        f"the route through the router {proof.address} is gone"
         if gateway is None
         else f"neither the router {gateway.address} nor any target answers"
     )
-    return Road(
-        RoadState.LOST, f"our own network is down: {what}", "Check this machine's cable, Wi-Fi, VPN and router."
+    return NetworkVerdict(
+        NetworkState.LOST, f"our own network is down: {what}", "Check this machine's cable, Wi-Fi, VPN and router."
     )
 
 
-def _is_denied(look: Look) -> bool:
+def _is_denied(look: NetworkView) -> bool:
     """macOS 15 and newer refuse neighbours to a program without the permission: at once, with "no route to host".
 
     A dead neighbour reads otherwise there: "host is down", or silence (TN3179; arpresolve in BSD kernels).
     """
-    neighbours = [knock for knock in look.targets if knock.on_link]
+    neighbours = [probe for probe in look.targets if probe.on_link]
     return (
         look.is_darwin
         and bool(neighbours)
-        and all(knock.answer is Answer.NO_HOST and knock.took_s <= INSTANT_S for knock in neighbours)
+        and all(probe.answer is Answer.NO_HOST and probe.took_s <= INSTANT_S for probe in neighbours)
     )
 
 
-# Wall against monotonic clock: did we sleep, was the clock set, did we stand still (design §5.4)?
+# Wall against monotonic clock: did we sleep, was the clock set, did we stall (design §5.4)?
 
 JUMP_S = 10.0
-"""The clocks may part by this much between two looks: time servers correct a second or two after a start."""
+"""The clocks may drift apart by this much between two looks: time servers correct a second or two after a start."""
 STALL_S = 10.0
-"""We may come this much too late before it counts as standing still."""
+"""We may be this late before it counts as a stall."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """Both clocks at one moment: Unix seconds, and monotonic seconds."""
 
     wall: float
@@ -178,13 +178,13 @@ class Gap:
         """What happened, for a person."""
         lasted = duration(self.lasted_s)
         if self.kind is GapKind.ASLEEP:
-            return f"this machine slept for {lasted}, or its clock was set ahead by as much"
+            return f"this machine slept for {lasted}, or its clock was set forward by as much"
         if self.kind is GapKind.STALLED:
-            return f"inference-watchdog stood still for {lasted}: paused, or its machine overloaded"
+            return f"inference-watchdog was stalled for {lasted}: paused, or its machine was overloaded"
         return f"this machine's clock was set back by {lasted}"
 
 
-def gap_between(before: Reading, after: Reading, expected_s: float) -> Gap | None:
+def gap_between(before: ClockReading, after: ClockReading, expected_s: float) -> Gap | None:
     """The gap between two looks at the clocks that were meant to be `expected_s` apart, or None."""
     elapsed = after.monotonic - before.monotonic
     drift = (after.wall - before.wall) - elapsed
@@ -197,30 +197,30 @@ def gap_between(before: Reading, after: Reading, expected_s: float) -> Gap | Non
     return None
 
 
-def concerns_road(observation: Observation) -> bool:
-    """Whether a lost road of our own could explain `observation`."""
+def may_be_our_network(observation: Observation) -> bool:
+    """Whether our own network being down could explain `observation`."""
     row = row_of(observation.key, observation.reason)
-    return _is_excusable(observation) and row is not None and row.own_network
+    return _may_be_ours(observation) and row is not None and row.own_network
 
 
-def excused_by_road(observation: Observation, road: Road, now: float) -> Observation:
-    """`observation` if our road stands or nobody knows; else what we can say without it: we are blind."""
-    if not road.state.excuses or not concerns_road(observation):
+def attribute_to_network(observation: Observation, verdict: NetworkVerdict, now: float) -> Observation:
+    """`observation` if our network works or nobody knows; else an unknown one: we are blind."""
+    if not verdict.state.explains_failures or not may_be_our_network(observation):
         return observation
-    return _unknown(observation, OwnReason.BLIND, road.why, road.advice, now)
+    return _unknown(observation, OwnReason.BLIND, verdict.why, verdict.advice, now)
 
 
-def excused_by_gap(observation: Observation, gap: Gap, now: float, *, settling: bool) -> Observation:
+def attribute_to_gap(observation: Observation, gap: Gap, now: float, *, settling: bool) -> Observation:
     """`observation`, unless `gap` may be the cause: it cut the run in two, or (`settling`) the network is not up."""
-    if not _is_excusable(observation):
+    if not _may_be_ours(observation):
         return observation
-    if gap.covers(observation.at, now) or (settling and concerns_road(observation)):
+    if gap.covers(observation.at, now) or (settling and may_be_our_network(observation)):
         return _unknown(observation, OwnReason.CLOCK_JUMP, gap.words, "", now)
     return observation
 
 
-def _is_excusable(observation: Observation) -> bool:
-    """Only a target's condition that is not well: what happened has happened, and our own troubles are ours."""
+def _may_be_ours(observation: Observation) -> bool:
+    """Only a target's condition that is not well: an occurrence has happened, and our own troubles are ours."""
     return (
         observation.nature is Nature.CONDITION
         and observation.verdict is not Verdict.PASS

@@ -1,6 +1,6 @@
-"""Looks at the network next to this machine: which router its packets leave by, and who answers a knock.
+"""Looks at the network next to this machine: which router it uses, and who answers a TCP probe.
 
-A knock is one TCP connection that is closed at once; a refusal is an answer too. No ICMP, which needs rights on some
+A probe is one TCP connection that is closed at once; a refusal is an answer too. No ICMP, which needs rights on some
 systems, and nothing is written anywhere (docs/decisions/0005).
 """
 
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from watchdog.config import Config, HostSettings
 from watchdog.kinds import GENERATION, KERNEL_LOG, OF_HOSTS
-from watchdog.selfwatch.attribution import Answer, Knock, Look
+from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
 
 ROUTER_PORTS = (53, 80, 443, 22)
 """What routers usually serve to their own network. A closed port answers as well, unless a firewall drops packets."""
@@ -29,13 +29,13 @@ LINUX_ROUTES = Path("/proc/self/net/route")
 DARWIN_ROUTE = "/sbin/route"
 PATIENCE_S = 3.0
 HEAD_START_S = 0.3
-"""A router that is there answers within this, and then nobody else is knocked at."""
+"""A router that is up answers within this, and then nobody else is probed."""
 DENIAL_S = 0.3
 """A macOS that denies the local network says so at once; nobody waits longer to find that out."""
 
 _ANSWERS = {
-    errno.ECONNREFUSED: Answer.HERE,
-    errno.ECONNRESET: Answer.HERE,
+    errno.ECONNREFUSED: Answer.ANSWERED,
+    errno.ECONNRESET: Answer.ANSWERED,
     errno.EHOSTUNREACH: Answer.NO_HOST,
     errno.EHOSTDOWN: Answer.HOST_DOWN,
     errno.ENETUNREACH: Answer.NO_NETWORK,
@@ -47,20 +47,20 @@ _RTF_UP, _RTF_GATEWAY = 0x1, 0x2
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Where a target can be knocked at: `host` is a name or an address."""
+class Endpoint:
+    """Where a target can be probed: `host` is a name or an address."""
 
     host: str
     port: int
 
 
-class Neighbourhood:
+class LocalNetwork:
     """The network around this machine, as it is now."""
 
     def __init__(
         self, *, platform: str = sys.platform, routes: Path = LINUX_ROUTES, ports: Sequence[int] = ROUTER_PORTS
     ) -> None:
-        """`routes` is where Linux lists its routes, `ports` is where a router is knocked at."""
+        """`routes` is where Linux lists its routes, `ports` are those a router is probed at."""
         self._platform = platform
         self._routes = routes
         self._ports = ports
@@ -80,41 +80,41 @@ class Neighbourhood:
         except (OSError, UnicodeDecodeError):
             return None
 
-    async def knock_at_router(self, address: str) -> Knock:
+    async def probe_router(self, address: str) -> TcpProbe:
         """What a router says, at whichever of its ports answers first."""
-        return await _first([asyncio.ensure_future(knock(Door(address, port))) for port in self._ports])
+        return await _first([asyncio.ensure_future(tcp_probe(Endpoint(address, port))) for port in self._ports])
 
-    async def look(self, doors: Iterable[Door]) -> Look:
+    async def look(self, endpoints: Iterable[Endpoint]) -> NetworkView:
         """Look at the router, and a moment later at all targets, until somebody answers, at most for some seconds.
 
         Targets on this very machine are left out: they answer without any network.
         """
-        others = [door for door in doors if not self.is_here(door.host)]
+        others = [endpoint for endpoint in endpoints if not self.is_here(endpoint.host)]
         address = await self.gateway()
-        router = None if address is None else asyncio.ensure_future(self.knock_at_router(address))
+        router = None if address is None else asyncio.ensure_future(self.probe_router(address))
         if router is not None and not self.is_darwin:
             await asyncio.wait((router,), timeout=HEAD_START_S)
-            if router.done() and router.result().answer is Answer.HERE:
-                return Look(router.result(), (), self._all_addresses(others))  # targets need not be bothered
-        targets: list[asyncio.Future[Knock]] = [asyncio.ensure_future(knock(door)) for door in others]
-        knocks = await _until_answered(router, targets, is_darwin=self.is_darwin)
-        seen = [task.result() for task in targets if task in knocks]
+            if router.done() and router.result().answer is Answer.ANSWERED:
+                return NetworkView(router.result(), (), self._all_addresses(others))  # targets need not be bothered
+        targets: list[asyncio.Future[TcpProbe]] = [asyncio.ensure_future(tcp_probe(endpoint)) for endpoint in others]
+        probes = await _until_answered(router, targets, is_darwin=self.is_darwin)
+        seen = [task.result() for task in targets if task in probes]
         if self.is_darwin:
             seen = [await self._on_link(one) for one in seen]
-        return Look(
-            gateway=None if address is None else _result(router, knocks, address),
+        return NetworkView(
+            gateway=None if address is None else _result(router, probes, address),
             targets=tuple(seen),
             target_addresses=self._all_addresses(others),
             is_darwin=self.is_darwin,
         )
 
-    def _all_addresses(self, doors: Iterable[Door]) -> frozenset[str]:
-        return frozenset().union(*(self.addresses(door.host) for door in doors))
+    def _all_addresses(self, endpoints: Iterable[Endpoint]) -> frozenset[str]:
+        return frozenset().union(*(self.addresses(endpoint.host) for endpoint in endpoints))
 
-    async def _on_link(self, one: Knock) -> Knock:
+    async def _on_link(self, one: TcpProbe) -> TcpProbe:
         host = one.address.rpartition(":")[0].strip("[]")
         on_link = _literal(host) and darwin_on_link(await _route_get(host))
-        return Knock(one.address, one.answer, one.took_s, on_link)
+        return TcpProbe(one.address, one.answer, one.took_s, on_link)
 
     async def resolve(self, hosts: Iterable[str]) -> None:
         """Learn the addresses of `hosts`, while names can still be resolved."""
@@ -163,23 +163,23 @@ def darwin_on_link(text: str) -> bool:
     return "interface:" in text and darwin_gateway(text) is None
 
 
-async def knock(door: Door, patience_s: float = PATIENCE_S) -> Knock:
-    """Open a TCP connection to `door` and close it; says what came of it and never raises."""
+async def tcp_probe(endpoint: Endpoint, patience_s: float = PATIENCE_S) -> TcpProbe:
+    """Open a TCP connection to `endpoint` and close it; says what came of it and never raises."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
         async with asyncio.timeout(patience_s):
-            _, writer = await asyncio.open_connection(door.host, door.port)
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         writer.transport.abort()
-        answer = Answer.HERE
+        answer = Answer.ANSWERED
     except TimeoutError:
         answer = Answer.SILENT
     except socket.gaierror:
         answer = Answer.NO_NAME
     except (OSError, UnicodeError) as error:
         answer = _answer_of(error)
-    address = f"[{door.host}]:{door.port}" if ":" in door.host else f"{door.host}:{door.port}"
-    return Knock(address, answer, loop.time() - began)
+    address = f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+    return TcpProbe(address, answer, loop.time() - began)
 
 
 def _answer_of(error: Exception) -> Answer:
@@ -191,31 +191,31 @@ def _answer_of(error: Exception) -> Answer:
     return _ANSWERS.get(number, Answer.OTHER) if isinstance(number, int) else Answer.OTHER
 
 
-async def _first(knocks: list[asyncio.Future[Knock]]) -> Knock:
-    """The first knock that was answered; if none was, the one that says most."""
-    waiting = set(knocks)
+async def _first(probes: list[asyncio.Future[TcpProbe]]) -> TcpProbe:
+    """The first probe that was answered; if none was, the one that says most."""
+    waiting = set(probes)
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if any(task.result().answer is Answer.HERE for task in done):
+        if any(task.result().answer is Answer.ANSWERED for task in done):
             break
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    results = [task.result() for task in knocks if task.done() and not task.cancelled()]
-    best = next((one for one in results if one.answer is Answer.HERE), results[0])
-    return Knock(best.address.rpartition(":")[0].strip("[]"), best.answer, best.took_s)
+    results = [task.result() for task in probes if task.done() and not task.cancelled()]
+    best = next((one for one in results if one.answer is Answer.ANSWERED), results[0])
+    return TcpProbe(best.address.rpartition(":")[0].strip("[]"), best.answer, best.took_s)
 
 
 async def _until_answered(
-    router: asyncio.Future[Knock] | None, targets: list[asyncio.Future[Knock]], *, is_darwin: bool
-) -> set[asyncio.Future[Knock]]:
-    """Wait until the router or a target answered, or all have failed; returns the knocks that are over."""
+    router: asyncio.Future[TcpProbe] | None, targets: list[asyncio.Future[TcpProbe]], *, is_darwin: bool
+) -> set[asyncio.Future[TcpProbe]]:
+    """Wait until the router or a target answered, or all have failed; returns the probes that are over."""
     loop = asyncio.get_running_loop()
     every = [*targets, *([router] if router else [])]
-    waiting, done = set(every), set[asyncio.Future[Knock]]()
+    waiting, done = set(every), set[asyncio.Future[TcpProbe]]()
     enough_at = loop.time() + (DENIAL_S if is_darwin else 0.0)
     while waiting:
-        answered = {task for task in done if task.result().answer is Answer.HERE}
+        answered = {task for task in done if task.result().answer is Answer.ANSWERED}
         left_s = enough_at - loop.time()
         if answered & set(targets) or (answered and left_s <= 0):
             break
@@ -229,8 +229,8 @@ async def _until_answered(
     return done
 
 
-def _result(router: asyncio.Future[Knock] | None, done: set[asyncio.Future[Knock]], address: str) -> Knock:
-    return router.result() if router is not None and router in done else Knock(address, Answer.OTHER)
+def _result(router: asyncio.Future[TcpProbe] | None, done: set[asyncio.Future[TcpProbe]], address: str) -> TcpProbe:
+    return router.result() if router is not None and router in done else TcpProbe(address, Answer.OTHER)
 
 
 async def _route_get(what: str) -> str:
@@ -268,7 +268,7 @@ def _is_own(address: str) -> bool:
     return False
 
 
-# Where each target can be knocked at, and after how long without a result a check is late.
+# Where each target can be probed, and after how long without a result a check is late.
 
 LATE_GRACE_S = 30.0
 """What a run's result may take on its way, on a busy machine, before its check counts as late."""
@@ -278,31 +278,31 @@ OTHER_RUN_S = 60.0
 """How long a run of any other kind of check may take, unless its interval is longer."""
 
 
-def doors_of(config: Config) -> Mapping[str, Door]:
-    """Check key → where its target is knocked at; what lies behind a jump host is knocked at there."""
-    doors = {}
+def target_endpoints(config: Config) -> Mapping[str, Endpoint]:
+    """Check key → where its target is probed; for a target behind a jump host, the jump host."""
+    endpoints = {}
     for server in config.servers:
         parts = urlsplit(server.base_url)
         if parts.hostname:
             port = parts.port or (443 if parts.scheme == "https" else 80)
-            doors[GENERATION.key(server.name)] = Door(parts.hostname, port)
+            endpoints[GENERATION.key(server.name)] = Endpoint(parts.hostname, port)
     by_name = {host.name: host for host in config.hosts}
     for host in config.hosts:
         for kind in OF_HOSTS:
-            doors[kind.key(host.name)] = _door_of(host, by_name)
-    return doors
+            endpoints[kind.key(host.name)] = _endpoint_of(host, by_name)
+    return endpoints
 
 
-def _door_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Door:
+def _endpoint_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Endpoint:
     if host.jump is None:
-        return Door(host.address, host.port)
+        return Endpoint(host.address, host.port)
     if host.jump in by_name:
-        return Door(by_name[host.jump].address, by_name[host.jump].port)
+        return Endpoint(by_name[host.jump].address, by_name[host.jump].port)
     address = host.jump.rpartition("@")[2]
     name, colon, port = address.rpartition(":")
     if colon and port.isdigit() and (":" not in name or name.startswith("[")):
-        return Door(name.strip("[]"), int(port))
-    return Door(address.strip("[]"), 22)
+        return Endpoint(name.strip("[]"), int(port))
+    return Endpoint(address.strip("[]"), 22)
 
 
 def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:

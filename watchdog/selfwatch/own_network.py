@@ -1,4 +1,4 @@
-"""Our own road to the targets: what is known of the router, and since when we are blind."""
+"""Our own network: what is known of the router, and since when we are blind."""
 
 from __future__ import annotations
 
@@ -7,115 +7,126 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watchdog.clock import Clock
+from watchdog.codec import from_json, to_json
 from watchdog.model import Json, Observation, Verdict
-from watchdog.selfwatch.attribution import Answer, Proof, Road, RoadState, concerns_road, excused_by_road, judge_road
-from watchdog.selfwatch.local_network import Door, Neighbourhood
+from watchdog.selfwatch.attribution import (
+    Answer,
+    NetworkState,
+    NetworkVerdict,
+    RouterProof,
+    attribute_to_network,
+    judge_network,
+    may_be_our_network,
+)
+from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
 
 FRESH_S = 5.0
-"""Targets that fail together share one look around."""
+"""Targets that fail together share one look at the network."""
 PROOF_LASTS_S = 7 * 86400.0
-"""A router that was not seen to answer for so long proves nothing by its silence."""
+"""The silence of a router that was not seen to answer for so long proves nothing."""
 WRITE_EVERY_S = 86400.0
 MOST_WITNESSES = 16
 
 
-class OwnRoad:
-    """Judges failures that our own network could explain."""
+class OwnNetwork:
+    """Decides about failures that our own network could explain."""
 
-    def __init__(self, clock: Clock, neighbourhood: Neighbourhood, memory: Json | None) -> None:
-        """`memory` is what the property of that name was before a restart."""
+    def __init__(self, clock: Clock, local_network: LocalNetwork, memory: Json | None) -> None:
+        """`memory` is what the property of that name returned before a restart."""
         self._clock = clock
-        self._neighbourhood = neighbourhood
-        self._doors: Mapping[str, Door] = {}
+        self._network = local_network
+        self._endpoints: Mapping[str, Endpoint] = {}
         self._proof = self._written = _proof_of(memory)
-        self._reached: dict[Door, float] = {}
-        self._road: tuple[float, Road] | None = None
+        self._reached: dict[Endpoint, float] = {}
+        self._verdict: tuple[float, NetworkVerdict] | None = None
         self._looking = asyncio.Lock()
         self.blind_since: float | None = None
-        """Unix seconds since when everything we look at is out of our reach, None while it is not."""
+        """Unix seconds since when nothing can be reached from here, None while it can."""
         self.why = ""
 
     @property
     def memory(self) -> Json | None:
         """What must survive a restart: the router that is known to answer."""
-        return None if self._proof is None else {"router": self._proof.address, "at": self._proof.at}
+        return None if self._proof is None else to_json(self._proof)
 
-    def watch(self, doors: Mapping[str, Door]) -> None:
-        """Judge about these targets from now on (by check key)."""
-        self._doors = doors
-        self._reached = {door: at for door, at in self._reached.items() if door in set(doors.values())}
-        self._road = None
+    def watch(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Follow these targets from now on (by check key)."""
+        self._endpoints = endpoints
+        self._reached = {endpoint: at for endpoint, at in self._reached.items() if endpoint in set(endpoints.values())}
+        self._verdict = None
 
-    async def judged(self, observation: Observation) -> Observation:
-        """`observation`, or unknown with the reason `blind` when our own road is proven to be down."""
-        door = self._doors.get(observation.key)
-        if door is not None and observation.verdict is Verdict.PASS:
-            self._reached[door] = self._clock.monotonic()
-        if door is None or not concerns_road(observation) or self._neighbourhood.is_here(door.host):
+    async def attribute(self, observation: Observation) -> Observation:
+        """`observation`, or unknown with the reason `blind` when our own network is proven to be down."""
+        endpoint = self._endpoints.get(observation.key)
+        if endpoint is not None and observation.verdict is Verdict.PASS:
+            self._reached[endpoint] = self._clock.monotonic()
+        if endpoint is None or not may_be_our_network(observation) or self._network.is_here(endpoint.host):
             return observation
-        road = await self._look()
-        seen = excused_by_road(observation, road, self._clock.wall())
+        verdict = await self._look()
+        seen = attribute_to_network(observation, verdict, self._clock.wall())
         if seen is not observation and self.blind_since is None:
-            self.blind_since, self.why = observation.at, road.why
+            self.blind_since, self.why = observation.at, verdict.why
         return seen
 
     async def is_back(self) -> bool:
-        """Look again; whether the road does stand."""
-        self._road = None
-        return not (await self._look()).state.excuses
+        """Look again; whether our network is back."""
+        self._verdict = None
+        return not (await self._look()).state.explains_failures
 
     async def survey(self) -> bool:
-        """While all is well: learn names, and whether the router answers; returns whether to store `memory` anew.
+        """While all is well: resolve names and probe the router; returns whether `memory` must be stored again.
 
-        A router that is silent while a target answers is no witness: nothing is concluded from its silence.
+        A router that is silent while a target answers is no evidence: nothing is concluded from its silence.
         """
         before = self._proof
-        await self._neighbourhood.resolve({door.host for door in self._doors.values()})
-        address = await self._neighbourhood.gateway()
+        await self._network.resolve({endpoint.host for endpoint in self._endpoints.values()})
+        address = await self._network.gateway()
         if address is None:
             return False
-        if (await self._neighbourhood.knock_at_router(address)).answer is Answer.HERE:
-            self._proof = Proof(address, self._clock.wall())
+        if (await self._network.probe_router(address)).answer is Answer.ANSWERED:
+            self._proof = RouterProof(address=address, at=self._clock.wall())
         elif before is not None and before.address == address:
-            look = await self._neighbourhood.look(self._witnesses())
-            if any(knock.answer is Answer.HERE for knock in look.targets):
+            look = await self._network.look(self._witnesses())
+            if any(probe.answer is Answer.ANSWERED for probe in look.targets):
                 self._proof = None
         if _worth_writing(self._written, self._proof):
             self._written = self._proof
             return True
         return False
 
-    async def _look(self) -> Road:
+    async def _look(self) -> NetworkVerdict:
         async with self._looking:
             now = self._clock.monotonic()
-            if self._known() is None and not self._neighbourhood.is_darwin:
-                return Road(RoadState.UNDECIDED, "no router is known")  # no look could excuse anybody: do not wait
-            if self._road is None or now - self._road[0] > FRESH_S:
-                look = await self._neighbourhood.look(self._witnesses())
-                hosts = {door.host for door in self._doors.values()}
-                known = frozenset().union(*(self._neighbourhood.addresses(host) for host in hosts))
+            if self._known() is None and not self._network.is_darwin:
+                # No look could explain anything then: do not wait for one.
+                return NetworkVerdict(NetworkState.UNDECIDED, "no router is known")
+            if self._verdict is None or now - self._verdict[0] > FRESH_S:
+                look = await self._network.look(self._witnesses())
+                hosts = {endpoint.host for endpoint in self._endpoints.values()}
+                known = frozenset().union(*(self._network.addresses(host) for host in hosts))
                 look = replace(look, target_addresses=look.target_addresses | known)
-                self._road = (self._clock.monotonic(), judge_road(look, self._known()))
-            return self._road[1]
+                self._verdict = (self._clock.monotonic(), judge_network(look, self._known()))
+            return self._verdict[1]
 
-    def _witnesses(self) -> list[Door]:
-        """Where to knock: the targets that were reached last, for they answer most likely. Never a thousand at once."""
-        doors = sorted(set(self._doors.values()), key=lambda door: -self._reached.get(door, 0.0))
-        return doors[:MOST_WITNESSES]
+    def _witnesses(self) -> list[Endpoint]:
+        """Where to probe: the targets reached last, which are the likeliest to answer. Never a thousand at once."""
+        endpoints = sorted(set(self._endpoints.values()), key=lambda endpoint: -self._reached.get(endpoint, 0.0))
+        return endpoints[:MOST_WITNESSES]
 
-    def _known(self) -> Proof | None:
+    def _known(self) -> RouterProof | None:
         proof = self._proof
         return proof if proof is not None and abs(self._clock.wall() - proof.at) < PROOF_LASTS_S else None
 
 
-def _worth_writing(old: Proof | None, new: Proof | None) -> bool:
+def _worth_writing(old: RouterProof | None, new: RouterProof | None) -> bool:
     """Whether another router is known now, or the same one for a day longer."""
     if old is None or new is None:
         return old is not new
     return old.address != new.address or abs(new.at - old.at) > WRITE_EVERY_S
 
 
-def _proof_of(memory: Json | None) -> Proof | None:
-    if not isinstance(memory, dict) or not isinstance(memory.get("router"), str):
+def _proof_of(memory: Json | None) -> RouterProof | None:
+    try:
+        return None if memory is None else from_json(RouterProof, memory)
+    except ValueError:
         return None
-    return Proof(memory["router"], float(memory.get("at", 0.0)))

@@ -1,4 +1,4 @@
-"""The outbox rows: lease, acknowledge, try again, give up. The rules are `policy.fate`; here they meet the table."""
+"""The outbox rows: lease, acknowledge, retry, give up. `policy.queue_decision` has the rules; this is their SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from watchdog.model import Delivery, DeliveryState, Incident, NotificationKind, Outcome, Severity
-from watchdog.policy import Fate, Waiting, fate
+from watchdog.policy import QueueDecision, Waiting, queue_decision
 from watchdog.store.codec import incident_from_text
 from watchdog.store.writes import depths
 
@@ -51,20 +51,20 @@ def lease(connection: sqlite3.Connection, receiver: str, now: float, expire_s: f
     due: list[float] = []
     for waiting in queue:
         same = siblings[waiting.incident_id]
-        what = fate(waiting, same, _triggered(connection, waiting, receiver), now, expire_s)
-        if what.drops or what is Fate.GAVE_UP:
-            if what is Fate.GAVE_UP:
+        decision = queue_decision(waiting, same, _triggered(connection, waiting, receiver), now, expire_s)
+        if decision.drops or decision is QueueDecision.GAVE_UP:
+            if decision is QueueDecision.GAVE_UP:
                 gave_up.append(_delivery(connection, waiting.row))
-            state = DeliveryState.DROPPED if what.drops else DeliveryState.DEAD
-            _finish(connection, waiting.row, state, what.value, now)
+            state = DeliveryState.DROPPED if decision.drops else DeliveryState.DEAD
+            _finish(connection, waiting.row, state, decision.value, now)
             same.remove(waiting)  # a row behind it may be free now
-        elif what is Fate.SEND:
+        elif decision is QueueDecision.SEND:
             connection.execute(
                 "UPDATE outbox SET state = 'leased', attempt = attempt + 1, leased_at = ? WHERE row = ?",
                 (now, waiting.row),
             )
             return Lease(_delivery(connection, waiting.row), None, tuple(gave_up), _depth(connection, receiver))
-        elif what is Fate.NOT_DUE:
+        elif decision is QueueDecision.NOT_DUE:
             due.append(waiting.due_at)
     return Lease(None, min(due, default=None), tuple(gave_up), _depth(connection, receiver))
 

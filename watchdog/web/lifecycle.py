@@ -11,34 +11,44 @@ import structlog
 from watchdog.clock import Clock
 from watchdog.config import Config
 from watchdog.kinds import GENERATION
-from watchdog.model import Check, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
+from watchdog.model import Check, CheckProgress, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
 from watchdog.reasons import HostReason
 from watchdog.store import Store
+from watchdog.waiting import run_while
 
 if TYPE_CHECKING:
     from watchdog.web.metrics import Metrics
-    from watchdog.web.server import Progress, Sources
+    from watchdog.web.server import Sources
 
 log = structlog.get_logger("web")
 
 RunCheck = Callable[[Check], Awaitable[CheckResult]]
 
 
-class WebPart:
+class WebLifecycle:
     """Follows the configuration: starts, restarts and ends the server and its counters with it."""
 
-    def __init__(self, store: Store, progress: Progress, clock: Clock) -> None:
-        """Nothing is loaded before `follow` finds `web:`."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        progress: CheckProgress,
+        *,
+        check_of: Callable[[str], Check | None],
+        run_check: RunCheck,
+    ) -> None:
+        """Nothing is loaded before `follow` finds `web:`.
+
+        `check_of` returns the running check of a key; `run_check` runs one now and takes in its result like any other.
+        """
         self._store = store
-        self._progress = progress
         self._clock = clock
+        self._progress = progress
+        self._check_of = check_of
+        self._run_check = run_check
         self._config = Config()
         self._metrics: Metrics | None = None
         self._changed = asyncio.Event()
-        self.check_of: Callable[[str], Check | None] = lambda _key: None
-        """The running check of a key."""
-        self.run_check: RunCheck = _nothing
-        """Runs a check now and takes in its result as any other."""
 
     def follow(self, config: Config) -> None:
         """Serve what `config` says from now on."""
@@ -73,20 +83,10 @@ class WebPart:
 
     async def run(self) -> None:
         """Serve until cancelled. A server whose settings did not change goes on over a reload."""
-        while True:
+        ended = False
+        while not ended:
             settings = self._config.web
-            serving = asyncio.create_task(self._serve(), name="web server")
-            try:
-                while self._config.web == settings:
-                    changed = asyncio.create_task(self._changed.wait())
-                    await asyncio.wait({serving, changed}, return_when=asyncio.FIRST_COMPLETED)
-                    changed.cancel()
-                    self._changed.clear()
-                    if serving.done():
-                        return serving.result()
-            finally:
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
+            ended = await run_while(self._serve(), lambda: self._config.web == settings, self._changed)  # noqa: B023
 
     async def _serve(self) -> None:
         settings, metrics = self._config.web, self._metrics
@@ -120,10 +120,10 @@ class WebPart:
         metrics.know_kinds(rule.kind for rule in rules.rules if rule.kind)
 
     async def _probe(self, server: str) -> Observation | None:
-        check = self.check_of(GENERATION.key(server))
+        check = self._check_of(GENERATION.key(server))
         if check is None:
             return None
-        result = await self.run_check(check)
+        result = await self._run_check(check)
         return next((seen for seen in result.observations if seen.key == check.key), result.observations[0])
 
 
@@ -137,7 +137,3 @@ def _version() -> str:
     from importlib import metadata  # noqa: PLC0415 - half a MiB
 
     return metadata.version("inference-watchdog")
-
-
-async def _nothing(_check: Check) -> CheckResult:
-    return CheckResult(())

@@ -7,14 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 from aiohttp import web
 
 from watchdog.clock import Clock
 from watchdog.config import Config, WebSettings
-from watchdog.model import Observation, Severity
+from watchdog.model import CheckProgress, Observation, Severity
 from watchdog.overview.page_data import Scene
 from watchdog.overview.states import badge, icon
 from watchdog.overview.statistics import Length
@@ -125,29 +124,12 @@ SCRAPE_LIMIT = "X-Prometheus-Scrape-Timeout-Seconds"
 SVG = "image/svg+xml"
 
 
-class Progress(Protocol):
-    """What the scheduler knows of the checks' progress."""
-
-    @property
-    def last_completed_at(self) -> dict[str, float]:
-        """Check key → monotonic seconds of its last completed run."""
-        ...
-
-    def unfinished(self) -> tuple[str, ...]:
-        """Keys of the checks that have not completed a run yet."""
-        ...
-
-    def overdue(self, now: float) -> tuple[str, ...]:
-        """Keys of the checks whose run should long have ended; `now` is monotonic seconds."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What the pages are made of. `config` gives the configuration in force, `run_probe` makes one probe now."""
 
     store: Store
-    progress: Progress
+    progress: CheckProgress
     metrics: Metrics
     clock: Clock
     config: Callable[[], Config]

@@ -1,4 +1,4 @@
-"""Could we see at all: gaps in the clocks, our own road, and what that makes of an observation."""
+"""Could we see at all: gaps in the clocks, our own network, and what that makes of an observation."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tests.support.station import line_seen, observed
 from watchdog.model import Verdict
 from watchdog.selfwatch.attribution import (
     Answer,
+    ClockReading,
     Gap,
     GapKind,
-    Knock,
-    Look,
-    Proof,
-    Reading,
-    Road,
-    RoadState,
-    concerns_road,
-    excused_by_gap,
-    excused_by_road,
+    NetworkState,
+    NetworkVerdict,
+    NetworkView,
+    RouterProof,
+    TcpProbe,
+    attribute_to_gap,
+    attribute_to_network,
     gap_between,
-    judge_road,
+    judge_network,
+    may_be_our_network,
 )
 
 NOW = 1_795_000_000.0
 ROUTER = "192.0.2.1"
-PROOF = Proof(ROUTER, NOW - 600)
-DEAD = (Knock("192.0.2.10:8000", Answer.SILENT, 3.0), Knock("192.0.2.11:22", Answer.NO_HOST, 3.0))
+PROOF = RouterProof(address=ROUTER, at=NOW - 600)
+DEAD = (TcpProbe("192.0.2.10:8000", Answer.SILENT, 3.0), TcpProbe("192.0.2.11:22", Answer.NO_HOST, 3.0))
 
 
-def look(router: Answer | None = Answer.SILENT, targets: tuple[Knock, ...] = DEAD, **changes: Any) -> Look:
-    gateway = None if router is None else Knock(ROUTER, router, 3.0)
+def look(router: Answer | None = Answer.SILENT, targets: tuple[TcpProbe, ...] = DEAD, **changes: Any) -> NetworkView:
+    gateway = None if router is None else TcpProbe(ROUTER, router, 3.0)
     values: dict[str, Any] = {"target_addresses": frozenset({"192.0.2.10", "192.0.2.11"}), **changes}
-    return Look(gateway, targets, **values)
+    return NetworkView(gateway, targets, **values)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def look(router: Answer | None = Answer.SILENT, targets: tuple[Knock, ...] = DEA
 def test_wall_against_monotonic_clock_tells_sleep_stall_and_step(
     wall_s: float, monotonic_s: float, kind: GapKind | None, lasted_s: float
 ) -> None:
-    gap = gap_between(Reading(NOW, 50.0), Reading(NOW + wall_s, 50.0 + monotonic_s), 1.0)
+    gap = gap_between(ClockReading(NOW, 50.0), ClockReading(NOW + wall_s, 50.0 + monotonic_s), 1.0)
     assert (gap and gap.kind) == kind
     if gap is not None:
         assert gap.lasted_s == lasted_s
@@ -68,34 +68,34 @@ def test_wall_against_monotonic_clock_tells_sleep_stall_and_step(
 def test_a_gap_is_found_exactly_when_the_clocks_part_or_we_are_late(
     wall_s: float, elapsed_s: float, expected_s: float
 ) -> None:
-    gap = gap_between(Reading(0.0, 0.0), Reading(wall_s, elapsed_s), expected_s)
+    gap = gap_between(ClockReading(0.0, 0.0), ClockReading(wall_s, elapsed_s), expected_s)
     apart = abs(wall_s - elapsed_s) >= 10
     assert (gap is not None) == (apart or elapsed_s - expected_s >= 10)
 
 
 def test_one_target_that_answers_proves_the_road() -> None:
-    alive = Knock("192.0.2.11:22", Answer.HERE, 0.01)
-    assert judge_road(look(targets=(DEAD[0], alive)), PROOF).state is RoadState.OPEN
+    alive = TcpProbe("192.0.2.11:22", Answer.ANSWERED, 0.01)
+    assert judge_network(look(targets=(DEAD[0], alive)), PROOF).state is NetworkState.OPEN
 
 
 def test_a_router_that_answers_proves_the_road_when_both_hosts_are_down_at_once() -> None:
-    assert judge_road(look(Answer.HERE), PROOF).state is RoadState.OPEN
+    assert judge_network(look(Answer.ANSWERED), PROOF).state is NetworkState.OPEN
 
 
 @pytest.mark.parametrize("router", [Answer.SILENT, Answer.NO_HOST, Answer.HOST_DOWN, Answer.NO_NETWORK, Answer.OTHER])
 def test_silence_of_a_router_known_to_answer_and_of_every_target_is_our_own_trouble(router: Answer) -> None:
-    road = judge_road(look(router), PROOF)
-    assert road.state is RoadState.LOST
-    assert ROUTER in road.why
+    verdict = judge_network(look(router), PROOF)
+    assert verdict.state is NetworkState.LOST
+    assert ROUTER in verdict.why
 
 
 def test_a_default_route_that_is_gone_is_our_own_trouble() -> None:
-    assert judge_road(look(None), PROOF).state is RoadState.LOST
+    assert judge_network(look(None), PROOF).state is NetworkState.LOST
 
 
 def test_a_single_silent_server_is_judged_like_many() -> None:
-    assert judge_road(look(targets=DEAD[:1]), PROOF).state is RoadState.LOST
-    assert judge_road(look(Answer.HERE, targets=DEAD[:1]), PROOF).state is RoadState.OPEN
+    assert judge_network(look(targets=DEAD[:1]), PROOF).state is NetworkState.LOST
+    assert judge_network(look(Answer.ANSWERED, targets=DEAD[:1]), PROOF).state is NetworkState.OPEN
 
 
 @pytest.mark.parametrize(
@@ -103,28 +103,28 @@ def test_a_single_silent_server_is_judged_like_many() -> None:
     [
         (look(), None),
         (look(None), None),
-        (look(), Proof("192.0.2.254", NOW)),
+        (look(), RouterProof(address="192.0.2.254", at=NOW)),
         (look(target_addresses=frozenset({ROUTER})), PROOF),
         (look(None, target_addresses=frozenset({ROUTER})), PROOF),
     ],
     ids=["never answered", "never had a route", "another router", "router is a target", "route by a target is gone"],
 )
-def test_what_is_not_proven_stays_the_targets_trouble(seen: Look, proof: Proof | None) -> None:
-    road = judge_road(seen, proof)
-    assert road.state is RoadState.UNDECIDED
-    assert excused_by_road(observed(reason="unreachable"), road, NOW).verdict is Verdict.FAIL
+def test_what_is_not_proven_stays_the_targets_trouble(seen: NetworkView, proof: RouterProof | None) -> None:
+    verdict = judge_network(seen, proof)
+    assert verdict.state is NetworkState.UNDECIDED
+    assert attribute_to_network(observed(reason="unreachable"), verdict, NOW).verdict is Verdict.FAIL
 
 
-def refused_at_once(answer: Answer = Answer.NO_HOST, took_s: float = 0.001, *, on_link: bool = True) -> Knock:
-    return Knock("192.168.1.10:8000", answer, took_s, on_link)
+def refused_at_once(answer: Answer = Answer.NO_HOST, took_s: float = 0.001, *, on_link: bool = True) -> TcpProbe:
+    return TcpProbe("192.168.1.10:8000", answer, took_s, on_link)
 
 
 def test_macos_refusing_every_neighbour_at_once_is_named_as_its_privacy_setting() -> None:
-    beyond = Knock("198.51.100.1:443", Answer.SILENT, 3.0, on_link=False)
-    road = judge_road(look(Answer.HERE, (refused_at_once(), refused_at_once(), beyond), is_darwin=True), None)
-    assert road.state is RoadState.DENIED
-    assert "local network" in road.why
-    assert "LaunchDaemon" in road.advice
+    beyond = TcpProbe("198.51.100.1:443", Answer.SILENT, 3.0, on_link=False)
+    verdict = judge_network(look(Answer.ANSWERED, (refused_at_once(), refused_at_once(), beyond), is_darwin=True), None)
+    assert verdict.state is NetworkState.DENIED
+    assert "local network" in verdict.why
+    assert "LaunchDaemon" in verdict.advice
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_macos_refusing_every_neighbour_at_once_is_named_as_its_privacy_setting(
     ],
     ids=["host is down", "not at once", "behind a router", "one of two only", "no neighbour at all"],
 )
-def test_a_dead_neighbour_of_a_mac_is_not_taken_for_a_privacy_setting(targets: tuple[Knock, ...]) -> None:
-    assert judge_road(look(Answer.HERE, targets, is_darwin=True), None).state is RoadState.OPEN
+def test_a_dead_neighbour_of_a_mac_is_not_taken_for_a_privacy_setting(targets: tuple[TcpProbe, ...]) -> None:
+    assert judge_network(look(Answer.ANSWERED, targets, is_darwin=True), None).state is NetworkState.OPEN
 
 
 def test_linux_never_denies_the_local_network() -> None:
-    assert judge_road(look(Answer.HERE, (refused_at_once(),)), None).state is RoadState.OPEN
+    assert judge_network(look(Answer.ANSWERED, (refused_at_once(),)), None).state is NetworkState.OPEN
 
 
-LOST = Road(RoadState.LOST, "our own network is down", "look at the cable")
+LOST = NetworkVerdict(NetworkState.LOST, "our own network is down", "look at the cable")
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ LOST = Road(RoadState.LOST, "our own network is down", "look at the cable")
 )
 def test_only_what_never_reached_the_target_can_be_our_roads_fault(key: str, reason: str, excusable: bool) -> None:
     seen = observed(key=key, reason=reason)
-    assert concerns_road(seen) is excusable
-    judged = excused_by_road(seen, LOST, NOW)
+    assert may_be_our_network(seen) is excusable
+    judged = attribute_to_network(seen, LOST, NOW)
     assert (judged.verdict, judged.reason) == ((Verdict.UNKNOWN, "blind") if excusable else (Verdict.FAIL, reason))
 
 
 def test_a_blind_observation_keeps_what_was_seen_as_evidence() -> None:
-    judged = excused_by_road(observed(reason="unreachable", summary="no answer"), LOST, NOW)
+    judged = attribute_to_network(observed(reason="unreachable", summary="no answer"), LOST, NOW)
     assert [fact.source for fact in judged.evidence] == ["unreachable", "watchdog"]
     assert judged.advice == "look at the cable"
 
@@ -182,13 +182,13 @@ SLEPT = Gap(GapKind.ASLEEP, NOW - 7200, NOW, 7200)
 
 
 def test_a_run_cut_in_two_by_a_sleep_says_nothing_whatever_its_reason() -> None:
-    cut = excused_by_gap(observed(at=NOW - 7210, reason="no_reply"), SLEPT, NOW + 1, settling=False)
+    cut = attribute_to_gap(observed(at=NOW - 7210, reason="no_reply"), SLEPT, NOW + 1, settling=False)
     assert (cut.verdict, cut.reason) == (Verdict.UNKNOWN, "clock_jump")
 
 
 def test_a_run_after_a_sleep_is_excused_only_while_the_network_comes_up_and_only_by_the_road() -> None:
     def judged(reason: str, *, settling: bool) -> str:
-        return excused_by_gap(observed(at=NOW + 2, reason=reason), SLEPT, NOW + 5, settling=settling).reason
+        return attribute_to_gap(observed(at=NOW + 2, reason=reason), SLEPT, NOW + 5, settling=settling).reason
 
     assert judged("unreachable", settling=True) == "clock_jump"
     assert judged("unreachable", settling=False) == "unreachable"
@@ -203,5 +203,5 @@ def test_a_run_from_before_the_clock_was_set_back_lies_in_the_future_and_says_no
 
 def test_passes_and_kernel_lines_are_never_touched() -> None:
     for seen in (observed(Verdict.PASS, at=NOW - 9000), replace(line_seen(), at=NOW - 9000)):
-        assert excused_by_gap(seen, SLEPT, NOW, settling=True) is seen
-        assert excused_by_road(seen, LOST, NOW) is seen
+        assert attribute_to_gap(seen, SLEPT, NOW, settling=True) is seen
+        assert attribute_to_network(seen, LOST, NOW) is seen

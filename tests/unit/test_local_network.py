@@ -1,4 +1,4 @@
-"""Which router our packets leave by, and who answers a knock."""
+"""Which router our packets leave by, and who answers a probe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from watchdog.selfwatch.attribution import Answer
-from watchdog.selfwatch.local_network import Door, Neighbourhood, darwin_gateway, darwin_on_link, knock, linux_gateway
+from watchdog.selfwatch.local_network import (
+    Endpoint,
+    LocalNetwork,
+    darwin_gateway,
+    darwin_on_link,
+    linux_gateway,
+    tcp_probe,
+)
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the sample tables are from such machines")
@@ -72,35 +79,49 @@ def test_macos_names_its_router_and_its_neighbours() -> None:
 async def test_an_open_door_and_a_refusing_one_are_both_an_answer() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert (await knock(Door("127.0.0.1", port))).answer is Answer.HERE
+    assert (await tcp_probe(Endpoint("127.0.0.1", port))).answer is Answer.ANSWERED
     server.close()
     await server.wait_closed()
-    assert (await knock(Door("127.0.0.1", port))).answer is Answer.HERE
-    assert (await knock(Door("localhost", port))).answer is Answer.HERE
+    assert (await tcp_probe(Endpoint("127.0.0.1", port))).answer is Answer.ANSWERED
+    assert (await tcp_probe(Endpoint("localhost", port))).answer is Answer.ANSWERED
 
 
 async def test_a_door_that_drops_what_comes_is_silent() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        door = Door("127.0.0.1", full.getsockname()[1])
+        endpoint = Endpoint("127.0.0.1", full.getsockname()[1])
         fillers = [socket.socket() for _ in range(4)]
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(full.getsockname())
         await asyncio.sleep(0.1)
-        assert (await knock(door, patience_s=0.3)).answer is Answer.SILENT
+        assert (await tcp_probe(endpoint, patience_s=0.3)).answer is Answer.SILENT
         for filler in fillers:
             filler.close()
 
 
-async def test_a_name_that_means_nothing_is_no_answer() -> None:
-    found = await knock(Door("no-such-name.invalid", 80))
-    assert found.answer in (Answer.NO_NAME, Answer.SILENT)
+async def test_a_name_that_means_nothing_is_told_apart_from_a_door_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unknown(*_asked: object, **_how: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    found = await tcp_probe(Endpoint("no-such-name.invalid", 80))
+    assert (found.answer, found.address) == (Answer.NO_NAME, "no-such-name.invalid:80")
+
+
+async def test_a_resolver_that_never_answers_is_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hanging(*_asked: object, **_how: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", hanging)
+    assert (await tcp_probe(Endpoint("no-such-name.invalid", 80), patience_s=0.05)).answer is Answer.SILENT
 
 
 async def test_this_machine_itself_is_no_witness(tmp_path: Path) -> None:
-    around = Neighbourhood(platform="linux", routes=tmp_path / "none")
+    around = LocalNetwork(platform="linux", routes=tmp_path / "none")
     await around.resolve(["localhost", "192.0.2.10"])
     assert around.is_here("127.0.0.1")
     assert around.is_here("::1")
@@ -115,11 +136,11 @@ async def test_a_look_is_over_as_soon_as_the_router_answers(tmp_path: Path) -> N
     port = server.sockets[0].getsockname()[1]
     routes = tmp_path / "route"
     routes.write_text(HEAD + "lo\t00000000\t0100007F\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
-    around = Neighbourhood(platform="linux", routes=routes, ports=(port,))
+    around = LocalNetwork(platform="linux", routes=routes, ports=(port,))
     began = asyncio.get_running_loop().time()
-    seen = await around.look([Door("192.0.2.10", 9), Door("127.0.0.1", 9)])
+    seen = await around.look([Endpoint("192.0.2.10", 9), Endpoint("127.0.0.1", 9)])
     assert seen.gateway is not None
-    assert (seen.gateway.address, seen.gateway.answer) == ("127.0.0.1", Answer.HERE)
+    assert (seen.gateway.address, seen.gateway.answer) == ("127.0.0.1", Answer.ANSWERED)
     assert asyncio.get_running_loop().time() - began < 1.0
     assert seen.target_addresses == {"192.0.2.10"}
     server.close()
@@ -140,18 +161,18 @@ async def test_targets_are_not_bothered_while_the_router_answers(tmp_path: Path)
     routes = tmp_path / "route"
     routes.write_text(HEAD + "lo\t00000000\t0100007F\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
 
-    class OnLoopback(Neighbourhood):
+    class OnLoopback(LocalNetwork):
         def is_here(self, host: str) -> bool:
             return False  # loopback stands for another machine here
 
     around = OnLoopback(platform="linux", routes=routes, ports=(router_port,))
-    await around.look([Door("127.0.0.1", target_port)])
+    await around.look([Endpoint("127.0.0.1", target_port)])
     await asyncio.sleep(0.05)
     assert heard == [router_port]
     router.close()
     await router.wait_closed()
     routes.write_text(HEAD)
-    seen = await around.look([Door("127.0.0.1", target_port)])
-    assert (seen.gateway, [knocked.answer for knocked in seen.targets]) == (None, [Answer.HERE])
+    seen = await around.look([Endpoint("127.0.0.1", target_port)])
+    assert (seen.gateway, [probed.answer for probed in seen.targets]) == (None, [Answer.ANSWERED])
     target.close()
     await target.wait_closed()

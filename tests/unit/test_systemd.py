@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.clock import ManualClock
 from watchdog.systemd import FIRST_PASS_PATIENCE_S, FailedStarts, ServiceManager
@@ -37,6 +38,7 @@ class Checks:
     def __init__(self) -> None:
         self.waiting: tuple[str, ...] = ("generation/a",)
         self.late: tuple[str, ...] = ()
+        self.last_completed_at: dict[str, float] = {}
 
     def unfinished(self) -> tuple[str, ...]:
         return self.waiting
@@ -134,8 +136,31 @@ def test_no_watchdog_is_fed_where_none_watches_us(environ: dict[str, str]) -> No
 
 
 def test_a_service_manager_that_does_not_listen_stops_nothing(tmp_path: Path) -> None:
-    manager(str(tmp_path / "nobody")).ready("Watching.")
-    ServiceManager(ManualClock(), {}).ready("Watching.")
+    address = str(tmp_path / "nobody")
+    service = manager(address)
+    with capture_logs() as logs:
+        service.ready("Watching.")
+        service.reloading()
+    assert [(entry["event"], entry["said"]) for entry in logs] == [
+        ("service_manager_unheard", "READY=1"),
+        ("service_manager_unheard", "RELOADING=1"),
+    ]
+    ear = Ear(address)
+    service.reloaded("Watching again.")
+    assert ear.heard() == ["READY=1\nSTATUS=Watching again."], "it speaks on when somebody listens"
+    ear.socket.close()
+
+
+def test_without_a_service_manager_nobody_is_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("watchdog.systemd.socket.socket", lambda *kinds: opened.append(kinds))
+    service = ServiceManager(ManualClock(), {})
+    with capture_logs() as logs:
+        service.ready("Watching.")
+        service.reloading()
+        service.reloaded("Watching.")
+        service.stopping()
+    assert (opened, logs) == ([], [])
 
 
 def test_the_third_failed_start_is_told_once_an_hour_until_a_good_one(tmp_path: Path) -> None:
