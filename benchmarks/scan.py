@@ -162,7 +162,7 @@ def main() -> int:
         log, patterns = Path(folder, "kern.log"), Path(folder, "patterns")
         ours, theirs = Path(folder, "scan.out"), Path(folder, "grep.out")
         write_log(log, rules, given.megabytes * 1_000_000)
-        patterns.write_text("".join(as_extended(branch.pattern) + "\n" for rule in rules for branch in rule.branches))
+        patterns.write_text("".join(as_extended(rule.pattern) + "\n" for rule in rules))
         with log.open("rb") as file:  # both read from the page cache
             while file.read(1 << 20):
                 pass

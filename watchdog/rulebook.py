@@ -26,8 +26,6 @@ def load_rules(settings: RulesSettings | None = None) -> RuleSet:
     rules: list[Rule] = []
     for name in settings.files:
         rules += read_rule_file(Path(name))
-    if rules:  # without any, an idle daemon need not load Hyperscan for this
-        check_rules(rules)
     return RuleSet((*rules, *packaged_rules())).changed(settings.disable, settings.severity)
 
 
@@ -55,7 +53,9 @@ def read_rule_file(path: Path) -> tuple[Rule, ...]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RuleError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
-    return parse_rules(_yaml(text, str(path)), str(path))
+    rules = parse_rules(_yaml(text, str(path)), str(path))
+    check_rules(rules, str(path))
+    return rules
 
 
 def _yaml(text: str, name: str) -> object:

@@ -12,8 +12,8 @@ class InferenceWatchdog < Formula
   depends_on "python@3.12"
 
   def install
-    # The libraries are wheels with hashes (requirements/run.txt travels in the source distribution); hyperscan and
-    # cryptography would take half an hour to build.
+    # The libraries are wheels with hashes (requirements/run.txt travels in the source distribution); google-re2
+    # and cryptography would take half an hour to build.
     venv = virtualenv_create(libexec, "python3.12", without_pip: false)
     system libexec/"bin/pip", "install", "--require-hashes", "-r", "requirements/run.txt"
     venv.pip_install_and_link buildpath, build_isolation: true

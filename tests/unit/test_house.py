@@ -39,7 +39,7 @@ def test_the_package_itself_is_a_docstring_and_nothing_else() -> None:
 
 def test_the_command_line_imports_neither_apprise_nor_asyncssh_nor_a_web_server() -> None:
     """`--help` must be quick, and the daemon pays only for what its configuration uses (design §11)."""
-    heavy = ("apprise", "asyncssh", "aiohttp", "hyperscan", "rich.console", "structlog", "sqlite3", "yaml")
+    heavy = ("apprise", "asyncssh", "aiohttp", "re2", "rich.console", "structlog", "sqlite3", "yaml")
     code = f"import sys, watchdog.cli; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"

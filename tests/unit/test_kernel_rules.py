@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.kernel_corpus import (
     in_place_excerpts,
     in_place_lines,
 )
+from watchdog.errors import RuleError
 from watchdog.kernlog.file_scan import LogScan
 from watchdog.kernlog.lines import Origin, parse_line
 from watchdog.kernlog.matcher import Matcher, check_rules
@@ -59,7 +61,10 @@ def test_a_rule_that_speaks_has_a_sample_a_source_and_says_what_to_do(rule: Rule
 
 
 def test_every_packaged_pattern_compiles() -> None:
-    check_rules(RULES)
+    check_rules(RULES, "packaged")
+    broken = replace(RULES[0], id="broken", pattern="(")
+    with pytest.raises(RuleError, match=r"own\.yaml: rule broken"):
+        check_rules([*RULES[:3], broken], "own.yaml")
 
 
 @pytest.mark.parametrize("where", [copied_lines, in_place_lines])

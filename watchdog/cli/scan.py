@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from watchdog.kernlog.matcher import Finding
     from watchdog.kernlog.rules import RuleSet
 
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 17
 MAX_NOTHING_BYTES = 64 << 20
 """A stream that begins with more NUL bytes than this, as /dev/zero does, never becomes a log."""
 MAX_KINDS_SHOWN = 30

@@ -89,7 +89,7 @@ class LogScan:
             at = start
             if (scanned := self._scan(first, whole[start:end])) is not None:
                 yield scanned
-        self.lines += whole.count(b"\n")
+        self.lines = first - 1 + whole.count(b"\n", at)
 
     def _scan(self, number: int, raw: bytes) -> ScannedLine | None:
         line = parse_line(raw[:MAX_LINE_BYTES], year=self._year)

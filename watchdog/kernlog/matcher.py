@@ -1,67 +1,40 @@
-"""Classifying kernel messages in time linear in their length, whatever the line and whatever the rule (design §11).
+"""Classifying kernel messages with RE2, in time linear in their length whatever the line and whatever the rule.
 
-Two steps. First one pass for fixed texts: every match of a rule holds at least one of the rule's texts
-(`fixed_texts.required_literals`), so a line without any of them is done; for whole logs Hyperscan takes this step, at
-more than a gigabyte a second. Then the few alternatives whose text was seen decide, in the order of the rule set, each
-a Hyperscan database compiled when its text is seen for the first time, which keeps an idle daemon small.
-`tests/properties/test_matcher.py` proves the outcome equal to plain `re`.
+A message is matched against all rules at once by an RE2 set. Whole logs are searched block by block for one alternation
+of all rules that matter there; in a log a time and a host stand before each message, so the alternation does without
+`^`, `$` and word boundaries, and only the lines it finds are taken apart and classified.
+`tests/properties/test_matcher.py` holds the outcome equal to plain `re`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import re2
+
 from watchdog.errors import RuleError
 from watchdog.kernlog.devices import find_device
-from watchdog.kernlog.patterns import Branch
+from watchdog.kernlog.patterns import without_anchors
 from watchdog.kernlog.rules import Rule, RuleSet
 from watchdog.model import Severity
 
-# Finds which of many fixed texts stand in a short line, in plain Python: linear in the line, small in memory.
+MEMORY_BYTES = 64 << 20
+"""The most that an automaton may keep of what it has seen. With RE2's usual 8 MiB the packaged rules run at 1 MB/s, for
+it throws its states away all the time; with 24 MiB or more at 400 MB/s, most of it never used."""
 
-GRAM = 3
-"""Every text has at least so many bytes (`fixed_texts.MIN_LITERAL_CHARS`)."""
+ENCODED = (r"\\", r"\x1b\[", r"#0[0-3][0-7]", r'"MESSAGE" ?: ?\[')
+"""Marks of log lines whose bytes may differ from their message's: JSON and kmsg escapes, colours, rsyslog's control
+characters, JSON arrays of bytes. Such lines are always taken apart."""
 
-
-class TextFinder:
-    """Looks each text up by three of its bytes, chosen to be rare, and compares the whole text only there."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        """Take the texts; each is numbered by its place."""
-        encoded = [text.encode() for text in texts]
-        common = Counter(gram for text in encoded for gram in {*_grams(text)})
-        self._by_gram: dict[bytes, list[tuple[int, bytes, int]]] = {}
-        for number, text in enumerate(encoded):
-            grams = _grams(text)
-            offset = min(
-                range(len(grams)), key=lambda at: (grams[at].isalpha() and grams[at].islower(), common[grams[at]])
-            )
-            self._by_gram.setdefault(grams[offset], []).append((offset, text, number))
-
-    def seen(self, line: bytes) -> set[int]:
-        """The numbers of the texts that stand in `line`."""
-        found: set[int] = set()
-        by_gram = self._by_gram
-        for at in range(len(line) - GRAM + 1):
-            entries = by_gram.get(line[at : at + GRAM])
-            if entries is not None:
-                for offset, text, number in entries:
-                    if at >= offset and line.startswith(text, at - offset):
-                        found.add(number)
-        return found
-
-
-def _grams(text: bytes) -> list[bytes]:
-    return [text[at : at + GRAM] for at in range(len(text) - GRAM + 1)]
-
-
-ENCODED = ('"MESSAGE":[', '"MESSAGE" : [', '"MESSAGE": [', "\x1b[")
-"""Marks of lines whose text may be hidden by their encoding: arrays of bytes, and colours. Always looked at."""
-BUSY_AFTER_LINES = 5000
-"""From so many lines on, the memory of a Hyperscan database (5 MiB) is worth its speed for single lines too."""
+ROUTINE_LINES = (
+    "Linux version 6.8.0-45-generic (buildd@lcy02-amd64-115) (x86_64-linux-gnu-gcc-13) #45-Ubuntu SMP PREEMPT_DYNAMIC",
+    "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
+    'audit: type=1400 audit(1700000000.123:456): apparmor="ALLOWED" operation="open" pid=4242 comm="node_exporter"',
+)
+"""A rule that speaks of one of these would speak of nearly everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +51,23 @@ class Finding:
 
 
 class Matcher:
-    """Classifies messages by a rule set. Compiles on first use; keep one per rule set, and use it in one thread."""
+    """Classifies messages by a rule set. Keep one per rule set."""
 
     def __init__(self, ruleset: RuleSet) -> None:
-        """Take the rules; Hyperscan is imported and the texts are compiled only when first needed."""
+        """Compile the rules; raises RuleError when they are too large together."""
         self.ruleset = ruleset
         self._rules = ruleset.rules
-        self._places = [(number, branch) for number, rule in enumerate(self._rules) for branch in rule.branches]
-        self._texts: _Texts | None = None
-        self._loud: _Texts | None = None
-        self._compiled: dict[int, Any] = {}
+        self._set = re2.Set.SearchSet(_options())
+        in_logs = [f"(?:{without_anchors(rule.pattern)})" for rule in self._rules if _is_loud(rule)]
+        try:
+            for rule in self._rules:
+                self._set.Add(rule.pattern.encode())
+            self._set.Add(b"")  # matches everything: an answer without it is no answer
+            self._set.Compile()
+            self._in_logs = re2.compile("|".join([*in_logs, *ENCODED]).encode(), _options())
+            self._first_match(b"")
+        except (re2.error, RuntimeError) as error:
+            raise RuleError(f"the rules cannot be used together: {_words(error)}") from None
 
     def classify(self, message: str) -> Finding | None:
         """The finding for one message, None if no rule speaks of it.
@@ -106,82 +86,53 @@ class Matcher:
         return best
 
     def _classify_line(self, line: str) -> Finding | None:
-        text = line.strip().encode("utf-8", "surrogatepass")
-        if self._texts is None:
-            self._texts = _Texts({place: branch for place, (_, branch) in enumerate(self._places)})
-        for place in self._texts.seen(text):
-            number, branch = self._places[place]
-            if branch.plain or self._matches(place, branch, text):
-                return _finding(self._rules[number], line)
-        return None
+        first = self._first_match(line.strip().encode("utf-8", "surrogatepass"))
+        return _finding(self._rules[first], line) if first < len(self._rules) else None
 
-    def _matches(self, place: int, branch: Branch, text: bytes) -> bool:
-        database = self._compiled.get(place)
-        if database is None:
-            database = self._compiled[place] = _pattern_database(branch.pattern)
-        hits: list[int] = []
-        database.scan([text], match_event_handler=lambda *_: hits.append(1))
-        return bool(hits)
+    def _first_match(self, text: bytes) -> int:
+        """The place of the first rule that matches, or the number of rules.
+
+        Raises RuntimeError when RE2 ran out of memory, which its set otherwise reports as "nothing matches".
+        """
+        places = self._set.Match(text)
+        if not places:
+            raise RuntimeError("RE2 had too little memory for a line")
+        return int(min(places))
 
     def candidates(self, block: bytes) -> Iterator[tuple[int, int]]:
         """Start and end, in order, of the lines of `block` that may hold a finding of warn or page; no `\\n` included.
 
         A line is among them if `classify` would find one in its message, in any form that `lines.parse_line` reads.
         """
-        if self._loud is None:
-            loud = {
-                place: branch for place, (number, branch) in enumerate(self._places) if _is_loud(self._rules[number])
-            }
-            self._loud = _Texts(loud, ENCODED)
-        line_end = -1
-        for end in sorted(self._loud.ends(block)):
-            if end <= line_end:
-                continue
-            start = block.rfind(b"\n", 0, end - 1) + 1
-            line_end = block.find(b"\n", end - 1)
-            if line_end < 0:
-                line_end = len(block)
-            yield start, line_end
+        if not _is_utf8(block):  # such bytes are others in the message, so every line is looked at
+            yield from (match.span() for match in re.finditer(rb"[^\n]+", block))
+            return
+        end = -1
+        while (match := self._in_logs.search(block, end + 1)) is not None:
+            start = block.rfind(b"\n", 0, match.start()) + 1
+            end = block.find(b"\n", match.start())
+            if end < 0:
+                end = len(block)
+            yield start, end
 
 
-class _Texts:
-    """Fixed texts of branches, each with the places of the branches that need it.
+def _options() -> Any:
+    """Bytes as they are, as in `re` on bytes; no match across lines."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = MEMORY_BYTES
+    options.never_nl = True
+    options.never_capture = True
+    options.log_errors = False
+    return options
 
-    A few lines are searched in plain Python; whole blocks, and lines once there are many, by one Hyperscan database.
-    """
 
-    def __init__(self, branches: Mapping[int, Branch], more: tuple[str, ...] = ()) -> None:
-        owners: dict[str, list[int]] = {text: [] for text in more}
-        for place, branch in branches.items():
-            for text in branch.texts:
-                owners.setdefault(text, []).append(place)
-        texts = sorted(owners)
-        self._owners = [owners[text] for text in texts]
-        self._texts = texts
-        self._looks = 0
-        self._finder: TextFinder | None = None
-        self._database: Any = None
-
-    def ends(self, block: bytes) -> list[int]:
-        """Where in `block` a text ends, one entry per occurrence, in no order."""
-        ends: list[int] = []
-        if block and self._texts:
-            self._database = self._database or _literal_database(self._texts)
-            self._database.scan([block], match_event_handler=lambda _id, _start, end, *_: ends.append(end))
-        return ends
-
-    def seen(self, line: bytes) -> list[int]:
-        """Places of the branches of which a text stands in `line`, in the order of the rule set."""
-        self._looks += 1
-        if self._database is None and self._looks > BUSY_AFTER_LINES and self._texts:
-            self._database = _literal_database(self._texts)
-        if self._database is not None and line:
-            seen: set[int] = set()
-            self._database.scan([line], match_event_handler=lambda number, *_: seen.add(number))
-        else:
-            self._finder = self._finder or TextFinder(self._texts)
-            seen = self._finder.seen(line)
-        return sorted({place for text in seen for place in self._owners[text]}) if seen else []
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_loud(rule: Rule) -> bool:
@@ -189,44 +140,28 @@ def _is_loud(rule: Rule) -> bool:
     return rule.detail or (rule.severity is not None and rule.severity is not Severity.INFO)
 
 
-def _literal_database(texts: list[str]) -> Any:
-    """Vectored mode: the same speed over blocks, a tenth of the memory while compiling, no small-buffer automaton."""
-    import hyperscan  # noqa: PLC0415 - paid only by those who classify
-
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_VECTORED)
-    database.compile(
-        expressions=[text.encode() for text in texts],
-        ids=list(range(len(texts))),
-        elements=len(texts),
-        flags=0,
-        literal=True,
-    )
-    return database
-
-
-def _pattern_database(pattern: str) -> Any:
-    """One branch as a Hyperscan database; raises hyperscan.HyperscanError when it cannot be used."""
-    import hyperscan  # noqa: PLC0415 - as above
-
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_VECTORED)
-    database.compile(expressions=[pattern.encode()], ids=[0], elements=1, flags=hyperscan.HS_FLAG_SINGLEMATCH)
-    return database
-
-
-def check_rules(rules: Iterable[Rule]) -> None:
-    """Compile each rule once; raises RuleError naming the first that cannot be used.
+def check_rules(rules: Iterable[Rule], file: str) -> None:
+    """Raises RuleError naming `file` and every rule that RE2 refuses or that matches routine lines.
 
     For rules that nobody tested: a pattern must fail when it is loaded, not when its line comes.
     """
-    import hyperscan  # noqa: PLC0415 - as above
-
+    problems = []
     for rule in rules:
-        for branch in rule.branches:
-            try:
-                _pattern_database(branch.pattern)
-            except hyperscan.HyperscanError as error:
-                problem = f"rule {rule.id}: pattern {branch.pattern!r} cannot be used: {error}; make it simpler"
-                raise RuleError(problem) from None
+        try:
+            pattern = re2.compile(rule.pattern.encode(), _options())
+        except re2.error as error:
+            problems.append(f"{file}: rule {rule.id}: pattern {rule.pattern!r} cannot be used: {_words(error)}")
+            continue
+        if routine := next((line for line in ROUTINE_LINES if pattern.search(line.encode())), None):
+            what = f"is too general: it matches the routine line {routine!r}"
+            problems.append(f"{file}: rule {rule.id}: pattern {rule.pattern!r} {what}")
+    if problems:
+        raise RuleError("\n".join(problems))
+
+
+def _words(error: Exception) -> str:
+    words = error.args[0] if error.args else ""
+    return words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
 
 
 def _finding(rule: Rule, line: str) -> Finding | None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from watchdog.errors import RuleError
-from watchdog.kernlog.patterns import Branch, PatternError, parse_pattern
+from watchdog.kernlog.patterns import PatternError, check_pattern
 from watchdog.model import Severity
 
 
@@ -46,7 +46,6 @@ class Burst:
 class Rule:
     """One way to recognise one kind of kernel line.
 
-    `branches`: the alternatives of `pattern`.
     `severity` None means benign: the line is known and never speaks (the first matching rule wins, so such a rule
     stands before the one it tempers). `detail` marks a continuation line of a record, which never speaks alone.
     """
@@ -58,7 +57,6 @@ class Rule:
     summary: str
     advice: str = ""
     source: str = ""
-    branches: tuple[Branch, ...]
     subject: Subject = Subject.PCI
     detail: bool = False
     burst: Burst | None = None
@@ -161,7 +159,7 @@ def _rule(entry: object) -> Rule:
         if not _NAME.fullmatch(texts[key]):
             raise _EntryError(f"{key} {texts[key]!r} may hold small letters, digits, '.', '_' and '-', at most 80")
     try:
-        branches = parse_pattern(texts["pattern"])
+        check_pattern(texts["pattern"])
     except PatternError as error:
         raise _EntryError(f"pattern {texts['pattern']!r}: {error}") from None
     detail = entry.get("detail", False)
@@ -169,7 +167,6 @@ def _rule(entry: object) -> Rule:
         raise _EntryError("detail must be true or false")
     return Rule(
         **texts,
-        branches=branches,
         severity=_LEVELS[_choice(entry, "severity", _LEVELS)],
         subject=Subject(_choice(entry, "device", tuple(Subject))) if "device" in entry else Subject.PCI,
         detail=detail,
