@@ -236,7 +236,7 @@ class _Watching:
             verdict=seen.verdict.value,
             reason=seen.reason,
             severity=seen.severity.value,
-            summary=seen.summary,
+            summary=seen.statement,
             duration_s=round(seen.duration_s, 3),
         )
 

@@ -32,6 +32,8 @@ class Row:
     fact: str = ""
     sick: bool = True
     """Whether a sick machine could cause it; nothing on a host is blamed for the others."""
+    look_only: bool = False
+    """The advice only says where to look: a diagnosis knows better."""
     opened_reply: bool = False
     """The HTTP reply had opened, so the HTTP side lives."""
     unanswered: bool = False
@@ -75,7 +77,7 @@ class ServerReason(_Reason):
     GARBAGE = "garbage", Row(
         runbook="Text comes, but it is one character repeated: broken weights, or NaNs. Users get nonsense.",
         words="alive, but the text is nonsense",
-        advice="Look for NaN in the server's log; restart it, or reload the weights if it persists.",
+        advice="Look for NaN in the server's log; restart it, or reload the weights if it persists.", look_only=True,
         verdict=Verdict.PASS, severity=Severity.WARN,
     )
     INSTANT_STOP = "instant_stop", Row(
@@ -94,22 +96,22 @@ class ServerReason(_Reason):
         runbook="No answer at all in time. `hung` in the text: requests run and the engine's counter stands still. "
         "`cannot tell`: the engine has no counter that could be read.",
         words="no reply",
-        advice=_HANG_ADVICE, unanswered=True, busy_if_engine_moves=True,
+        advice=_HANG_ADVICE, look_only=True, unanswered=True, busy_if_engine_moves=True,
     )
     NO_TOKEN = "no_token", Row(
         runbook="The reply opened, but no token came. The HTTP side lives, the engine does not.",
         words="the reply opened, but no token came",
-        advice=_HANG_ADVICE, unanswered=True, busy_if_engine_moves=True, opened_reply=True,
+        advice=_HANG_ADVICE, look_only=True, unanswered=True, busy_if_engine_moves=True, opened_reply=True,
     )
     STALLED = "stalled", Row(
         runbook="Tokens came, then stopped in the middle.",
         words="text began, then nothing more came",
-        advice=_HANG_ADVICE, unanswered=True, opened_reply=True,
+        advice=_HANG_ADVICE, look_only=True, unanswered=True, opened_reply=True,
     )
     TRUNCATED = "truncated", Row(
         runbook="The stream broke off in the middle of the text: a crash, or a proxy that cuts long answers.",
         words="the stream was closed in the middle of the text",
-        advice="Look at the server's log for a crash; a proxy in between may cut long answers.",
+        advice="Look at the server's log for a crash; a proxy in between may cut long answers.", look_only=True,
         fact="broken_off", opened_reply=True,
     )
     LOADING = "loading", Row(
@@ -157,19 +159,19 @@ class ServerReason(_Reason):
     SERVER_ERROR = "server_error", Row(
         runbook="The server answers with an error of its own (HTTP 5xx).",
         words="the server answers with an error",
-        advice="Look at the server's log.",
+        advice="Look at the server's log.", look_only=True,
         alive=False, fact="error_answer",
     )
     UPSTREAM_DOWN = "upstream_down", Row(
         runbook="A proxy answers, and nothing behind it.",
         words="the proxy answers, the server behind it does not",
-        advice="Look at the server behind the proxy.",
+        advice="Look at the server behind the proxy.", look_only=True,
         alive=False, fact="upstream_down",
     )
     GATEWAY_TIMEOUT = "gateway_timeout", Row(
         runbook="A proxy gave up waiting for the server behind it.",
         words="the proxy gave up waiting for the server behind it",
-        advice="Look at the server behind the proxy; it may hang or be busy.",
+        advice="Look at the server behind the proxy; it may hang or be busy.", look_only=True,
         fact="gateway_timeout", unanswered=True, busy_if_engine_moves=True,
     )
     MALFORMED = "malformed", Row(
@@ -181,13 +183,13 @@ class ServerReason(_Reason):
     REFUSED = "refused", Row(
         runbook="The machine is up, and nothing listens on the port: the server crashed, or is starting.",
         words="connection refused: the server is not running, or still starting",
-        advice="Check whether the server runs and on which port it listens.",
+        advice="Check whether the server runs and on which port it listens.", look_only=True,
         alive=False, fact="refused",
     )
     UNREACHABLE = "unreachable", Row(
         runbook="The machine does not answer on the network: off, locked up, or unplugged.",
         words="the machine cannot be reached",
-        advice="Check whether the machine is up and on the network.",
+        advice="Check whether the machine is up and on the network.", look_only=True,
         fact="unreachable", own_network=True,
     )
     DNS = "dns", Row(
@@ -205,7 +207,7 @@ class ServerReason(_Reason):
     RESET = "reset", Row(
         runbook="The connection was cut before any reply.",
         words="the connection was closed before any reply",
-        advice="Look at the server's log; a proxy in between may have closed it.",
+        advice="Look at the server's log; a proxy in between may have closed it.", look_only=True,
         fact="broken_off",
     )
     ASLEEP = "asleep", Row(

@@ -64,8 +64,8 @@ async def test_a_hard_lock_is_told_with_its_last_lines_and_each_line_once(host: 
     assert rebooted.key == f"kernel_log/lab/host.rebooted/{host.boot}"
     assert rebooted.severity is Severity.WARN
     assert fatal(2) in rebooted.evidence[1].text
-    assert "BERT" in rebooted.summary
-    assert next(o for o in result.observations if "0000:02" in o.key).summary.endswith("before the reboot")
+    assert "BERT" in rebooted.statement
+    assert next(o for o in result.observations if "0000:02" in o.key).statement.endswith("before the reboot")
     assert found(await scan(watch)) == {}
 
 
@@ -83,7 +83,7 @@ async def test_a_clean_shutdown_is_no_reason_to_wake_anyone(host: RealHost) -> N
     host.plant(journal)
     (rebooted,) = (o for o in (await scan(watch)).observations if "host.rebooted" in o.key)
     assert rebooted.severity is Severity.INFO
-    assert "clean shutdown" in rebooted.summary
+    assert "clean shutdown" in rebooted.statement
 
 
 async def test_a_boot_whose_wall_clock_went_back_hides_nothing(host: RealHost) -> None:

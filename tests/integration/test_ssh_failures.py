@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
@@ -44,7 +45,7 @@ async def told(host: HostSettings, **options: HostSettings) -> Observation:
     """The condition of one scan, which must be no pass, and must say something to do."""
     observation = condition(await scan(check(host, **options)))
     assert observation.verdict is not Verdict.PASS
-    assert observation.summary.startswith("lab: ")
+    assert observation.statement.startswith("lab: ")
     assert observation.advice
     return observation
 
@@ -64,8 +65,19 @@ async def test_a_port_that_accepts_and_never_speaks_is_the_signature_of_a_frozen
         observation = await told(settings(keys, port, timeout_s=1.0))
         assert time.monotonic() - started < 2.5
     assert observation.reason == "silent"
-    assert "never said a word" in observation.summary
+    assert "sent nothing" in observation.summary
     assert observation.severity is Severity.PAGE
+
+
+async def test_a_jump_host_that_hangs_says_nothing_about_the_host_behind_it(keys: Path) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with raw_server(silent) as port:
+        behind = replace(settings(keys, free_port(), timeout_s=1.0), jump=f"monitor@127.0.0.1:{port}")
+        observation = await told(behind)
+    assert (observation.verdict, observation.reason) == (Verdict.UNKNOWN, "jump")
+    assert f"127.0.0.1:{port} accepts connections" in observation.summary
 
 
 async def test_a_server_that_greets_and_then_hangs(keys: Path) -> None:
@@ -76,7 +88,7 @@ async def test_a_server_that_greets_and_then_hangs(keys: Path) -> None:
     async with raw_server(greets) as port:
         observation = await told(settings(keys, port, timeout_s=1.0))
     assert observation.reason == "silent"
-    assert "gave its SSH version" in observation.summary
+    assert "sent its SSH version" in observation.summary
 
 
 async def test_a_tcp_connection_that_is_never_answered(keys: Path) -> None:
@@ -122,8 +134,6 @@ async def test_endless_junk_instead_of_a_greeting(keys: Path) -> None:
 
 
 async def test_a_name_that_does_not_exist(keys: Path) -> None:
-    from dataclasses import replace
-
     observation = await told(replace(settings(keys, 22), address="no-such-host.invalid"))
     assert observation.reason == "dns"
 
@@ -142,8 +152,6 @@ async def test_a_name_that_does_not_exist(keys: Path) -> None:
 async def test_our_own_mistakes_are_called_configuration(
     keys: Path, changes: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     observation = await told(replace(settings(keys, 22), **changes))  # type: ignore[arg-type]  # fields by name
     assert observation.reason == "config"
@@ -259,7 +267,7 @@ class TestRealServer:
         observation = await told(host.settings(kernel_log=KernelLogSettings(timeout_s=1.5)))
         assert time.monotonic() - started < 3
         assert observation.reason == "timeout"
-        assert "`hello` was not finished" in observation.summary
+        assert "`hello` did not finish" in observation.summary
 
 
 async def test_a_server_that_opens_no_session(tmp_path: Path) -> None:

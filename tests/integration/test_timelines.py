@@ -383,7 +383,7 @@ async def test_a_receiver_that_fails_for_long_is_told_to_the_others(tmp_path: Pa
         phone.broken = True
         await station.look(line_seen())
         await station.pass_time(1200)
-        assert [title for title in mail.titles if "phone cannot be reached" in title]
+        assert [title for title in mail.titles if "phone: cannot be reached" in title]
         phone.broken = False
         await station.pass_time(1200)
         assert mail.kinds[-1] == "RESOLVED"

@@ -190,7 +190,7 @@ async def test_less_memory_than_wanted_is_a_warning(tmp_path: Path) -> None:
         low, _ = await vitals(replace(host, vitals=VitalsSettings(memory_available_min=Size(30 << 30))))
     assert enough.verdict is Verdict.PASS
     assert (low.verdict, low.reason, low.severity) == (Verdict.FAIL, "low_memory", Severity.WARN)
-    assert "less than the 30.0 GiB wanted" in low.summary
+    assert "less than the 30.0 GiB wanted" in low.statement
 
 
 def failed(key: str = "generation/deepseek", verdict: Verdict = Verdict.FAIL, at: float = 1.0) -> Observation:

@@ -42,7 +42,7 @@ def probe_at(at: float, chance: random.Random, *, failed: bool, slow: float = 1.
     """One generation probe; speeds follow the time of day a little."""
     labels = {"server": SERVER}
     if failed:
-        summary = f"{SERVER}: no token within 60 s; hung: 1 running, 0 waiting, generation_tokens_total stood still"
+        summary = "no token within 60 s; hung: 1 running, 0 waiting, generation_tokens_total stood still"
         return Observation(
             key=f"generation/{SERVER}", verdict=Verdict.FAIL, reason="no_token", severity=Severity.PAGE,
             summary=summary, at=at, duration_s=60.0, labels=labels, measurements={"duration_s": 60.0, "resent": 0.0},
@@ -62,7 +62,7 @@ def scan_at(host: str, at: float, lines: int) -> Observation:
     """One complete reading of a host's kernel log."""
     return Observation(
         key=f"kernel_log/{host}", verdict=Verdict.PASS, reason="ok", severity=Severity.WARN,
-        summary=f"{host}: kernel log read to its end, {lines} new lines (journal)", at=at, duration_s=0.4,
+        subject=host, summary=f"kernel log read to its end, {lines} new lines (journal)", at=at, duration_s=0.4,
         labels={"host": host}, measurements={"lines": float(lines), "duration_s": 0.4},
     )  # fmt: skip
 
@@ -74,7 +74,7 @@ def finding(number: int, host: str, at: float, *, fatal: bool, ended_at: float |
     return Incident(
         id=f"{number:08x}", key=f"kernel_log/{host}/{kind}/0000:01:00.0", nature=Nature.OCCURRENCE,
         cause=Cause.OCCURRENCE, severity=severity, opened_severity=severity, reason=kind,
-        summary=f"{host}: {'Fatal' if fatal else 'Corrected'} PCIe error (0000:01:00.0), {len(lines)} lines",
+        subject=host, unit="line", summary=f"{'Fatal' if fatal else 'Corrected'} PCIe error (0000:01:00.0)",
         since=at, opened_at=at, last_at=at, closed_at=ended_at, count=len(lines),
         status=IncidentStatus.FIRING if ended_at is None else IncidentStatus.EXPIRED,
         end_reason=None if ended_at is None else StepReason.WENT_QUIET,
@@ -92,7 +92,7 @@ def outage(number: int, began_at: float, ended_at: float | None) -> Incident:
     return Incident(
         id=f"{number:08x}", key=f"generation/{SERVER}", nature=Nature.CONDITION, cause=Cause.STRIKES,
         severity=Severity.PAGE, opened_severity=Severity.PAGE, reason="no_token",
-        summary=f"{SERVER}: no token within 60 s; hung: 1 running, 0 waiting, generation_tokens_total stood still",
+        subject=SERVER, summary="no token within 60 s; hung: 1 running, 0 waiting, generation_tokens_total stood still",
         since=began_at, opened_at=began_at + 2 * PROBE_S, last_at=ended_at or began_at + 2 * PROBE_S,
         closed_at=ended_at, last_good_at=began_at - PROBE_S, count=3,
         status=IncidentStatus.FIRING if ended_at is None else IncidentStatus.RESOLVED,
@@ -142,7 +142,7 @@ async def _deliver(store: Store, found: list[Incident], now: float) -> None:
     """Messages about the pages of `found`: the first needs two attempts, the others one."""
     for number, one in enumerate([one for one in found if one.severity is Severity.PAGE]):
         note = Notification(one.id, "phone", NotificationKind.FIRING, one.severity)
-        text = Text(f"FIRING {one.summary}"[:80], one.summary)
+        text = Text(f"FIRING {one.statement}"[:80], one.statement)
         await store.commit(Commit(messages=(Queued(note, text, one.opened_at),)))
         delivery = (await store.lease("phone", one.opened_at + 1, 1e9)).delivery
         assert delivery is not None

@@ -23,7 +23,7 @@ async def main(server: str, port: int) -> None:
             began = clock.monotonic()
             await network.is_back()  # a look of its own, not one that is shared
             seen = await network.attribute(observed(reason="unreachable", at=clock.wall()))
-            print(seen.reason, round(clock.monotonic() - began, 2), seen.summary, flush=True)
+            print(seen.reason, round(clock.monotonic() - began, 2), seen.statement, flush=True)
         else:
             return
 

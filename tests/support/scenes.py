@@ -68,17 +68,25 @@ def vitals(
         verdict=Verdict.PASS,
         reason="ok",
         severity=Severity.WARN,
-        summary=f"{host}: {summary(read, judged)}",
+        summary=summary(read, judged),
+        subject=host,
         at=at,
         labels={"host": host},
         measurements=figures(read, judged, clock_offset_s=clock_offset_s, drop=drop),
     )
 
 
-def unread(host: str = "head", reason: str = "silent", words: str = "", at: float = SINCE + 130) -> Observation:
+def unread(
+    host: str = "head",
+    reason: str = "silent",
+    words: str = "",
+    at: float = SINCE + 130,
+    *,
+    answered: bool = False,
+) -> Observation:
     """Vitals that could not be read."""
     said = {
-        "silent": "192.0.2.10:22 accepts connections but its SSH server never said a word for 30 s",
+        "silent": "192.0.2.10:22 accepts connections, but its SSH server sent nothing for 30 s",
         "timeout": "192.0.2.10:22 did not answer a TCP connection within 30 s",
         "unroutable": "192.0.2.10 does not answer on its network (no route to host)",
         "refused": "nothing listens on 192.0.2.10:22 (connection refused)",
@@ -88,9 +96,12 @@ def unread(host: str = "head", reason: str = "silent", words: str = "", at: floa
         verdict=Verdict.UNKNOWN,
         reason=reason,
         severity=Severity.INFO,
-        summary=f"{host}: no vitals: {words or said[reason]}",
+        summary=words or said[reason],
+        subject=host,
+        detail="; no vitals",
         at=at,
         labels={"host": host},
+        answered=answered,
     )
 
 
@@ -101,7 +112,8 @@ def scanned(host: str = "head", reason: str = "ok", at: float = SINCE + 100, wor
         verdict=Verdict.PASS if reason == "ok" else Verdict.FAIL,
         reason=reason,
         severity=Severity.WARN,
-        summary=f"{host}: {words or reason}",
+        summary=words or reason,
+        subject=host,
         at=at,
         labels={"host": host},
     )
@@ -124,7 +136,8 @@ def line(
         "severity": severity,
         "opened_severity": severity,
         "reason": kind,
-        "summary": f"{host}: {kind}",
+        "summary": kind,
+        "subject": host,
         "since": at,
         "opened_at": at,
         "last_at": at,

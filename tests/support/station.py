@@ -13,7 +13,7 @@ from tests.support.clock import ManualClock, settle
 from tests.support.receivers import RecordingReceiver
 from watchdog.config import AlertingSettings, Config, HostSettings, ReceiverSettings, Secret, ServerSettings
 from watchdog.ingest import Ingest
-from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
+from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict, split_statement
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.store import Store
@@ -33,7 +33,10 @@ def observed(verdict: Verdict = Verdict.FAIL, key: str = KEY, **changes: Any) ->
         "at": 1_795_000_000.0,
         "labels": {"server" if kind in ("generation", "progress") else "host": target.partition("/")[0]},
     }
-    return Observation(**{**values, **changes})
+    values |= changes
+    if "subject" not in changes:
+        values["subject"], values["summary"] = split_statement(values["summary"], target.partition("/")[0])
+    return Observation(**values)
 
 
 def line_seen(

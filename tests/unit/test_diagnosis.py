@@ -150,7 +150,7 @@ REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
     "and its kernel log tells how": (
         "host_rebooted", probe("refused"),
         (host("head", line("host.rebooted", severity=Severity.WARN, at=SINCE + 90,
-                           summary="head restarted without a shutdown: its log stops mid-line"),
+                           summary="restarted", detail=", without a shutdown: its log stops mid-line"),
               vitals=vitals(uptime_s=60)),)),
     "#1358 ping answers, SSH does not, the API is silent": ("host_frozen", probe("no_reply"), (SILENT, WORKER_FINE)),
     "GLM-5.3#193 whole host gone": ("host_down", probe("unreachable"), (GONE, WORKER_FINE)),
@@ -231,10 +231,10 @@ PIECES: dict[str, tuple[str, Observation, tuple[HostView, ...], list[Case]]] = {
          ("host_unreached", probe("unreachable", ANSWERED), (GONE,)),  # HTTP lives
          ("unreachable", probe("unreachable"), (host("head", vitals=unread("head", "refused")),)),  # its kernel answers
          ("unreachable", probe("unreachable"),
-          (host("head", vitals=unread("head", "timeout", "logged in to head:22, but `vitals` was not finished")),))]),
+          (host("head", vitals=unread("head", "timeout", "`vitals` did not finish", answered=True)),))]),
     "host rebooted": (
         "host_rebooted", probe("refused"),
-        (host("head", line("host.rebooted", at=SINCE + 9, summary="head restarted after a clean shutdown"),
+        (host("head", line("host.rebooted", at=SINCE + 9, summary="restarted", detail=", after a clean shutdown"),
               vitals=vitals(uptime_s=60)),),
         [("host_restarted", probe("refused"), (seen("head", uptime_s=60),)),
          ("process_gone", probe("refused"), (seen("head", uptime_s=9e5),)),

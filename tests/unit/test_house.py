@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.own_texts import error_classes, looks_into_own_text
 from watchdog.kinds import KINDS
 from watchdog.reasons import HostReason, OwnReason, ProgressReason, ServerReason
 
@@ -215,3 +216,69 @@ def test_a_placeholder_for_a_callback_is_found() -> None:
     for line in ("self.wake: Callable[[], None] = lambda: None", "self.run = nothing"):
         code = f"def nothing(): pass\nclass A:\n    def __init__(self):\n        {line}\n"
         assert placeholders(ast.parse(code)) == [4]
+
+
+MAY_READ_TEXTS = ("message/", "overview/", "demo/story.py")
+"""Where texts are made out of texts; and the demo, which waits for alerts as the person with the phone does."""
+
+
+def test_no_code_looks_into_a_text_that_other_code_wrote_for_people() -> None:
+    """Reword any sentence and nothing else changes: what others must know travels in a typed field beside it."""
+    trees = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in SOURCES}
+    errors = error_classes(trees.values())
+    assert {"HostError", "ConfigError"} <= errors
+    looks = [
+        f"{name}:{line}: {code}"
+        for name, tree in trees.items()
+        if not name.startswith(MAY_READ_TEXTS)
+        for line, code in looks_into_own_text(tree, errors)
+    ]
+    assert looks == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'said = newest.summary.removeprefix(f"{host.name}: ").removeprefix("no vitals: ")',
+        'said = strip(newest.summary)\n    gone = newest.reason == "timeout" and "logged in" not in said',
+        'how = one.summary.removeprefix(f"{host.name} restarted ")',
+        'return Evidence(vitals.at, host.name, vitals.summary.removeprefix(f"{host.name}: "))',
+        'if "refused our request" not in error.summary:\n        raise',
+        "summary = clean_line(incident.summary)\n    named = summary.lower().startswith(subject.lower())",
+        "return f\"comes and goes, {short or summary.removeprefix(f'{subject}: ')}\"",
+        "return clean_line(incident.diagnosis.short).removeprefix(f'{subject}: ')",
+        "return f\"{'at least ' if 'at least' in summary else ''}{incident.count} times\"",
+        "return _LINE_COUNT.sub('', summary)",
+        "return re.sub(LINES, '', incident.summary)",
+        'advice = shortened(clean_line(incident.advice), 400)\n    return advice.startswith(("Look ", "See "))',
+        "return view.last.summary.removeprefix(f\"{view.key.partition('/')[2]}: \")",
+        'return vitals.last.summary.removeprefix(f"{name}: ") if vitals is not None else ""',
+        'return replace(lead, summary=lead.summary.replace(f"{lead.count} lines", f"{count} lines"))',
+        'return row["summary"].partition(":")[2]',
+        'return outcome.summary(60).endswith("hung")',
+        'return diagnosis.sentence == "nothing more is known"',
+        'try:\n        load()\n    except ConfigError as error:\n        return "file" in str(error)',
+        'try:\n        load()\n    except (OSError, HostError) as error:\n        return f"{error}".split()',
+        "try:\n        load()\n    except StoreError as error:\n        return error.args[0].find('locked')",
+    ],
+)
+def test_a_look_into_our_own_text_is_found(code: str) -> None:
+    tree = ast.parse(f"def look(subject):\n    {code}\n")
+    assert looks_into_own_text(tree, frozenset({"HostError", "ConfigError", "StoreError"}))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'try:\n        connect()\n    except asyncssh.Error as error:\n        return "refused" in str(error).lower()',
+        'return "Permission denied" in answer.stderr',
+        'return line.message.startswith("BERT:")',
+        "text = await reply.text()\n    return text.split()",
+        'return [f"{one.key}: {one.summary}" for one in incidents if len(one.summary) < 80]',
+        'return replace(incident, summary=f"blind to {incident.key}: {incident.summary}")',
+        "return text.title().startswith('A')",
+    ],
+)
+def test_foreign_text_may_be_read_and_our_own_be_put_together(code: str) -> None:
+    tree = ast.parse(f"async def look(subject):\n    {code}\n")
+    assert looks_into_own_text(tree, frozenset({"HostError"})) == []

@@ -49,7 +49,7 @@ def test_one_record_becomes_one_occurrence_naming_host_device_and_lines() -> Non
     assert [one.text for one in fatal.evidence] == [FATAL, STATUS.strip(), CMPLT.strip()]
     assert fatal.evidence[0].source == "worker kernel"
     assert fatal.count == 1
-    assert "worker" in fatal.summary
+    assert fatal.subject == "worker"
     assert "0000:00:00.0" in fatal.summary
     assert "power-cycle" in fatal.advice
 
@@ -57,7 +57,7 @@ def test_one_record_becomes_one_occurrence_naming_host_device_and_lines() -> Non
 def test_a_completion_timeout_belongs_to_the_record_of_its_device_and_is_named_in_its_words() -> None:
     found = fold(line(FATAL), line(STATUS), line(CMPLT), line(RECOVERED, at=NOW + 3))
     (fatal,) = found.values()
-    assert fatal.summary == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery tried"
+    assert fatal.statement == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery tried"
     assert (fatal.count, len(fatal.evidence)) == (1, 4)
 
 
@@ -78,7 +78,7 @@ def test_what_follows_a_record_folds_into_it_though_it_comes_with_the_next_batch
     found, _ = observations("worker", [line(CMPLT, at=NOW + 1), line(NOT_RECOVERED, at=NOW + 2)], MATCHER, NOW, stored)
     (one,) = found
     assert one.key == "kernel_log/worker/pcie.aer.fatal/0000:00:00.0"
-    assert one.summary == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery failed"
+    assert one.statement == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery failed"
     assert one.severity is Severity.PAGE
 
 
@@ -88,7 +88,7 @@ def test_repeats_fold_into_one_occurrence_with_count_first_and_last() -> None:
     assert one.count == 600
     assert (one.measurements["first_at"], one.measurements["last_at"]) == (NOW, NOW + 599)
     assert len(one.evidence) == MAX_LINES_SHOWN
-    assert "600 lines" in one.summary
+    assert "600 lines" in one.statement
 
 
 def test_a_new_device_and_a_new_kind_get_keys_of_their_own() -> None:
@@ -149,7 +149,7 @@ def test_a_flood_of_corrected_errors_pages() -> None:
 def test_suppressed_repeats_make_the_count_a_lower_bound_and_nothing_else() -> None:
     found = fold(line(ACS), line("mlx5_cmd_out_err: 353031 callbacks suppressed"))
     (one,) = found.values()
-    assert "at least 1 line" in one.summary
+    assert "at least 1 line" in one.statement
 
 
 def test_lost_lines_are_an_occurrence_of_their_own_with_their_number() -> None:
@@ -174,7 +174,7 @@ def test_the_previous_boots_history_does_not_page_however_young() -> None:
 def test_a_line_from_before_the_reboot_pages_and_says_so() -> None:
     (one,) = fold(line(FATAL, post_mortem=True)).values()
     assert one.severity is Severity.PAGE
-    assert one.summary.endswith("before the reboot")
+    assert one.statement.endswith("before the reboot")
     assert one.evidence[0].text == f"before the reboot: {FATAL}"
 
 
@@ -189,7 +189,7 @@ def test_a_nic_that_recovered_says_so() -> None:
     )
     (one,) = found.values()
     assert one.severity is Severity.PAGE
-    assert one.summary.endswith("last line: The NIC came back after a PCIe error")
+    assert one.statement.endswith("last line: The NIC came back after a PCIe error")
 
 
 def test_a_lost_gpu_told_in_three_lines_gets_its_address_in_every_form() -> None:

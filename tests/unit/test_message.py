@@ -41,7 +41,8 @@ def incident(**changes: Any) -> Incident:
         "severity": Severity.PAGE,
         "opened_severity": Severity.PAGE,
         "reason": "no_token",
-        "summary": "deepseek: stream opened, no token in 60 s",
+        "subject": "deepseek",
+        "summary": "stream opened, no token in 60 s",
         "since": SINCE,
         "opened_at": SINCE + 240,
         "last_at": SINCE + 240,
@@ -104,7 +105,10 @@ def test_a_page_without_a_diagnosis_reads_as_agreed() -> None:
 
 def test_a_page_with_a_diagnosis_says_it_once_and_folds_its_probes() -> None:
     about = incident(
-        diagnosis=FOUND, evidence=tuple(missed(number) for number in range(3)), advice="Look at the server's log."
+        diagnosis=FOUND,
+        evidence=tuple(missed(number) for number in range(3)),
+        advice="Look at the server's log.",
+        look_only=True,
     )
     text = render(about, NotificationKind.FIRING, now=SINCE + 360, zone=UTC)
     assert text.title == "FIRING deepseek: no text for 6 min: engine hung, HTTP alive"
@@ -133,14 +137,14 @@ def test_advice_is_something_to_do_never_a_cause() -> None:
 
 
 def test_a_condition_that_no_probe_asks_about_says_its_summary_once() -> None:
-    said = "worker: nothing listens on 192.0.2.11:22 (connection refused)"
+    said = "nothing listens on 192.0.2.11:22 (connection refused)"
     about = incident(
-        key="kernel_log/worker", labels={"host": "worker"}, reason="refused", summary=said, advice="", count=2,
-        evidence=(Evidence(SINCE, "worker", said.removeprefix("worker: ")),),
+        key="kernel_log/worker", labels={"host": "worker"}, reason="refused", subject="worker", summary=said, advice="",
+        count=2, evidence=(Evidence(SINCE, "worker", said),),
     )  # fmt: skip
     body = render(about, NotificationKind.FIRING, now=SINCE + 600, zone=UTC).body
     assert body.count("nothing listens") == 1
-    assert body.startswith(f"{said}; since 11:06 UTC (10 min, 2 failed checks, last good 11:04 UTC)\n")
+    assert body.startswith(f"worker: {said}; since 11:06 UTC (10 min, 2 failed checks, last good 11:04 UTC)\n")
 
 
 def test_a_kernel_line_says_when_and_how_often_and_shows_every_line_as_it_was() -> None:
@@ -150,10 +154,11 @@ def test_a_kernel_line_says_when_and_how_often_and_shows_every_line_as_it_was() 
     about = incident(
         key="kernel_log/worker/pcie.aer.fatal/0000:00:03.0", nature=Nature.OCCURRENCE, reason="pcie.aer.fatal", count=5,
         cause=Cause.OCCURRENCE, labels={"host": "worker", "kind": "pcie.aer.fatal"}, evidence=lines,
-        summary="worker: Fatal PCIe error (0000:00:03.0), completion timeout, 2 lines", advice="Expect a lock.",
+        subject="worker", summary="Fatal PCIe error (0000:00:03.0), completion timeout", unit="line",
+        advice="Expect a lock.",
     )  # fmt: skip
     text = render(about, NotificationKind.NEW, now=SINCE + 240, zone=UTC)
-    assert text.title == "NEW worker: Fatal PCIe error (0000:00:03.0), completion timeout, 2 lines"
+    assert text.title == "NEW worker: Fatal PCIe error (0000:00:03.0), completion timeout, 5 lines"
     assert text.body.split("\n") == [
         "worker: Fatal PCIe error (0000:00:03.0), completion timeout; 5 times, first 11:06:40 UTC, last 11:10:40 UTC",
         "page · kernel_log/worker/pcie.aer.fatal/0000:00:03.0",

@@ -17,7 +17,7 @@ from watchdog.engines.table import same_model
 from watchdog.journal.frame import Hello
 from watchdog.model import Verdict
 from watchdog.reasons import HostReason, ServerReason
-from watchdog.ssh import HostError, Session, reading
+from watchdog.ssh import HostError, ReaderError, Session, reading
 
 LOOK_S = 5.0
 MOST_NAMED = 8
@@ -135,9 +135,9 @@ async def examine(host: HostSettings, clock: Clock, timeout_s: float, jump: Host
     """Log in to `host` once and look. Raises HostError when there is no login, or the reader does not run."""
     try:
         return await _look(host, clock, timeout_s, jump)
-    except HostError as error:
-        # A key that is bound to the installed reader takes no script: its reader refuses it as a request (rc 64).
-        if error.reason is not HostReason.CONFIG or host.forced_command or "refused our request" not in error.summary:
+    except ReaderError as error:
+        # A key that is bound to the installed reader takes no script: its reader refuses it as a request.
+        if host.forced_command or not error.refused:
             raise
     return await _look(replace(host, forced_command=True), clock, timeout_s, jump)
 

@@ -173,6 +173,7 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         labels=labels_of(server),
         measurements=measurements,
         advice=outcome.reason.row.advice,
+        look_only=outcome.reason.row.look_only,
     )
 
 
@@ -249,4 +250,5 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
         evidence=(Evidence(None, outcome.before.engine, summary),) if rounds else (),
         labels=labels_of(server),
         advice="Look at the long requests: a prefill of very long prompts can look the same." if rounds else "",
+        look_only=bool(rounds),
     )

@@ -39,7 +39,8 @@ def readable(
             verdict=Verdict.PASS,
             reason=HostReason.OK.value,
             severity=Severity.WARN,
-            summary=f"{host.name}: kernel log read to its end, {lines} new lines ({how})",
+            summary=f"kernel log read to its end, {lines} new line{'' if lines == 1 else 's'} ({how})",
+            subject=host.name,
             at=now,
             duration_s=duration_s,
             labels=labels,
@@ -50,13 +51,16 @@ def readable(
         verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
         reason=trouble.reason.value,
         severity=trouble.reason.row.severity,
-        summary=f"{host.name}: {trouble.summary}",
+        summary=trouble.summary,
+        subject=host.name,
         at=now,
         duration_s=duration_s,
         evidence=(Evidence(now, host.name, trouble.summary),),
         labels=labels,
         measurements=numbers,
         advice=trouble.advice,
+        look_only=trouble.look_only,
+        answered=trouble.logged_in,
     )
 
 
@@ -69,7 +73,8 @@ def stream_condition(host: HostSettings, trouble: HostError | None, now: float) 
             verdict=Verdict.PASS,
             reason=HostReason.OK.value,
             severity=Severity.WARN,
-            summary=f"{host.name}: the live kernel log keeps up with the scan",
+            summary="the live kernel log keeps up with the scan",
+            subject=host.name,
             at=now,
             labels=labels,
         )
@@ -78,7 +83,8 @@ def stream_condition(host: HostSettings, trouble: HostError | None, now: float) 
         verdict=Verdict.UNKNOWN if trouble.ours else Verdict.FAIL,
         reason=trouble.reason.value,
         severity=Severity.INFO if trouble.reason is HostReason.NO_JOURNAL else Severity.WARN,
-        summary=f"{host.name}: no live kernel log: {trouble.summary}",
+        summary=f"no live kernel log: {trouble.summary}",
+        subject=host.name,
         at=now,
         labels=labels,
         advice=trouble.advice
@@ -88,18 +94,20 @@ def stream_condition(host: HostSettings, trouble: HostError | None, now: float) 
 
 def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
     """The occurrence `log.incomplete`: lines that nobody will ever read."""
-    count = "an unknown number of" if loss.count is None else str(loss.count)
     return Observation(
         key=KERNEL_LOG.key(host.name, LOG_INCOMPLETE.name, "-"),
         verdict=Verdict.FAIL,
         reason=LOG_INCOMPLETE.name,
         severity=Severity.WARN,
-        summary=f"{host.name}: kernel log incomplete, {count} lines lost",
+        summary="kernel log incomplete",
+        subject=host.name,
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=(Evidence(now, host.name, loss.text),),
         labels={"host": host.name, "kind": LOG_INCOMPLETE.name, "device": "-"},
         count=loss.count or 1,
+        unit="lost line",
+        at_least=loss.count is None,
         advice="What was lost may have held an error. Look at the machine's own `dmesg`, and at what floods its log.",
     )
 
@@ -108,15 +116,15 @@ def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: floa
     """The occurrence `host.rebooted`: that it restarted, and how the boot before ended."""
     kept = any(line.startswith("file=") for line in crash)
     if ending.clean:
-        how = "after a clean shutdown"
+        how = ", after a clean shutdown"
     elif ending.firmware:
-        how = "and its firmware reports errors from the boot before (BERT)"
+        how = ", and its firmware reports errors from the boot before (BERT)"
     elif kept:
-        how = "without a shutdown; crash records were kept (pstore)"
+        how = ", without a shutdown; crash records were kept (pstore)"
     elif ending.gone:
-        how = "and the end of the boot before cannot be read (no journal of it is kept)"
+        how = ", and the end of the boot before cannot be read (no journal of it is kept)"
     else:
-        how = "without a shutdown: its log stops mid-line, as after a hard lock, a panic or a power cut"
+        how = ", without a shutdown: its log stops mid-line, as after a hard lock, a panic or a power cut"
     evidence = [Evidence(at, host.name, f"last kernel line: {text}") for at, text in ending.tail]
     evidence += [Evidence(None, host.name, text) for text in ending.firmware]
     if kept and not ending.clean:
@@ -126,7 +134,9 @@ def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: floa
         verdict=Verdict.FAIL,
         reason=REBOOTED.name,
         severity=Severity.INFO if ending.clean else Severity.WARN,
-        summary=f"{host.name} restarted {how}",
+        summary="restarted",
+        subject=host.name,
+        detail=how,
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=tuple(evidence),
@@ -159,7 +169,7 @@ def _joined(old: Observation, new: Observation) -> Observation:
         lead,
         at=max(old.at, new.at),
         count=count,
-        summary=lead.summary.replace(f"{lead.count} lines", f"{count} lines"),
+        at_least=old.at_least or new.at_least,
         evidence=(old.evidence + new.evidence)[:EVIDENCE_LIMIT],
         measurements=seen,
     )

@@ -12,7 +12,7 @@ from watchdog.journal import records as journal_records
 from watchdog.journal.frame import Hello, Transcript
 from watchdog.journal.records import Record, RingRecord
 from watchdog.reasons import HostReason
-from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, Session
+from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, ReaderError, Session
 from watchdog.vitals import Vitals, read_vitals
 
 PAGE_LINES = 4000
@@ -61,26 +61,27 @@ def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
     if frame.trailer is not None and frame.trailer.rc != 0:
         raise _refusal(frame.trailer.rc, frame.trailer.why, said, user)
     if answer.exit_status is None:
-        raise HostError(HostReason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
+        raise ReaderError(HostReason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
     if frame.header is None:
         printed = frame.noise.decode("utf-8", "replace").strip()[:200]
         heard = f'; the login printed "{printed}"' if printed else said
-        raise HostError(
+        raise ReaderError(
             HostReason.COMMAND_FAILED,
             f"the reader did not run (exit status {answer.exit_status}){heard}",
             "The account needs a real shell with `sh`, and start-up files that neither exit nor read input. With "
             "`forced_command: true` the reader must be installed for this key.",
         )
     if frame.trailer is None or answer.exit_status != 0:
-        raise HostError(
+        raise ReaderError(
             HostReason.TRUNCATED,
             f"the reader's answer has no proper end (exit status {answer.exit_status}){said}",
             "It was killed, or the disk or memory is full there. The next run reads on.",
         )
 
 
+_REFUSED = 64
 _REFUSALS = {
-    64: (
+    _REFUSED: (
         HostReason.CONFIG,
         "the reader on the host refused our request",
         (
@@ -103,19 +104,19 @@ def _refusal(rc: int, why: str, said: str, user: str) -> HostError:
     """The reader's own word for what stopped it."""
     if rc in _REFUSALS:
         reason, summary, advice = _REFUSALS[rc]
-        return HostError(reason, f"{summary} ({why})", advice)
+        return ReaderError(reason, f"{summary} ({why})", advice, refused=rc == _REFUSED)
     if why.endswith(("-124", "-137")):
-        return HostError(HostReason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
+        return ReaderError(HostReason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
     if any(word in said.lower() for word in _PERMISSION):
         return no_permission(user)
-    return HostError(
+    return ReaderError(
         HostReason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
     )
 
 
 def no_permission(user: str) -> HostError:
     """The user may not read the system journal; journalctl itself says nothing about it and exits with 0."""
-    return HostError(
+    return ReaderError(
         HostReason.NO_PERMISSION,
         f"user {user} may not read the kernel's lines in the journal",
         f"Run there: `sudo usermod -aG systemd-journal {user}`; it counts from the next login.",
@@ -128,13 +129,13 @@ def _trouble(frame: Transcript, answer: Answer, user: str) -> HostError | None:
     if any(word in text for word in _PERMISSION):
         return no_permission(user)
     if any(word in text for word in _CORRUPT):
-        return HostError(
+        return ReaderError(
             HostReason.CORRUPT,
             f"the journal is damaged: {answer.stderr.splitlines()[0][:200]}",
             "Run `sudo journalctl --verify` there and move the damaged file out of the way.",
         )
     if text:
-        return HostError(
+        return ReaderError(
             HostReason.STDERR,
             f'the host complained: "{answer.stderr.splitlines()[0][:200]}"',
             "Something may be missing from what was read. Log in by hand and make the complaint go away.",
@@ -146,7 +147,7 @@ def damaged(count: int) -> HostError | None:
     """Lines of an answer that are no records, if there are any."""
     if count == 0:
         return None
-    return HostError(
+    return ReaderError(
         HostReason.CORRUPT,
         f"{count} lines of the answer could not be understood",
         "Run `sudo journalctl --verify` there.",
@@ -159,11 +160,11 @@ async def greet(session: Session) -> Hello:
     asked = await ask(session, "read1 hello", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
     greeting = frames.hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
-        raise HostError(
+        raise ReaderError(
             HostReason.CORRUPT, "the reader's greeting could not be understood", "Install this version's reader."
         )
     if not greeting.listed:
-        raise HostError(
+        raise ReaderError(
             HostReason.TIMEOUT, "journalctl could not list the boots in 30 s on the host", "Is its disk hanging?"
         )
     return greeting
@@ -183,7 +184,7 @@ class Records:
         """Take one data line; raises HostError when more come than were asked for: they would have to be held."""
         self.lines += 1
         if self.lines > self._most:
-            raise HostError(
+            raise ReaderError(
                 HostReason.CORRUPT,
                 f"the host sent more than the {self._most} lines that were asked for",
                 "This is no answer of the reader. Log in by hand and see what the login prints.",
@@ -216,7 +217,7 @@ async def ring(session: Session) -> tuple[list[RingRecord], HostError | None]:
                 raise
         else:
             return records, asked.trouble or damaged(bad)
-    raise HostError(
+    raise ReaderError(
         HostReason.GAP, "the kernel overwrites its ring buffer faster than it can be read", "See `dmesg` there."
     )
 
@@ -272,7 +273,7 @@ async def look(session: Session, clock: Clock) -> Looked:
     vitals = read_vitals(frame.header or {}, lines) if frame.complete else None
     if vitals is None:
         why = frame.trailer.why if frame.trailer is not None else "no proper end"
-        raise HostError(
+        raise ReaderError(
             HostReason.COMMAND_FAILED, f"the reader gave no vitals ({why})", "Install this version's reader."
         )
     return Looked(vitals, _offset(vitals.host_now, heard[0]))

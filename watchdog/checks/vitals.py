@@ -116,18 +116,20 @@ class VitalsCheck:
     def _observation(self, said: str, available: float | None, numbers: Mapping[str, float], now: float) -> Observation:
         least = self._host.vitals.memory_available_min
         low = least is not None and available is not None and available < least
-        short = f"{said}; less than the {gib(least or 0)} wanted" if low else said
         return Observation(
             key=self.key,
             verdict=Verdict.FAIL if low else Verdict.PASS,
             reason=HostReason.LOW_MEMORY if low else HostReason.OK,
             severity=Severity.WARN,
-            summary=f"{self._host.name}: {short}",
+            summary=said,
+            subject=self._host.name,
+            detail=f"; less than the {gib(least or 0)} wanted" if low else "",
             at=now,
             duration_s=max(0.0, self._clock.monotonic() - self._taken_at),
             labels={"host": self._host.name},
             measurements=dict(numbers),
             advice=_LOW_MEMORY if low else "",
+            look_only=low,
         )
 
     def _unread(self, error: HostError, now: float, duration_s: float) -> Observation:
@@ -136,10 +138,14 @@ class VitalsCheck:
             verdict=Verdict.UNKNOWN,
             reason=error.reason.value,
             severity=Severity.INFO,
-            summary=f"{self._host.name}: no vitals: {error.summary}",
+            summary=error.summary,
+            subject=self._host.name,
+            detail="; no vitals",
             at=now,
             duration_s=duration_s,
             evidence=(Evidence(now, self._host.name, error.summary),),
             labels={"host": self._host.name},
             advice=error.advice,
+            look_only=error.look_only,
+            answered=error.logged_in,
         )

@@ -101,7 +101,7 @@ def observation_json(seen: Observation) -> dict[str, Any]:
         "verdict": seen.verdict.value,
         "reason": seen.reason,
         "severity": seen.severity.value,
-        "summary": seen.summary,
+        "summary": seen.statement,
         "evidence": [{"at": fact.at, "source": fact.source, "text": fact.text} for fact in seen.evidence],
         "duration_s": round(seen.duration_s, 4),
     }
@@ -109,4 +109,4 @@ def observation_json(seen: Observation) -> dict[str, Any]:
 
 def _line(seen: Observation) -> str:
     verdict = click.style(f"{seen.verdict.value:8}", fg=COLOURS[seen.verdict.value])
-    return f"{verdict}{seen.key:40} {seen.reason:14} {seen.duration_s:7.2f} s  {seen.summary}"
+    return f"{verdict}{seen.key:40} {seen.reason:14} {seen.duration_s:7.2f} s  {seen.statement}"

@@ -121,7 +121,7 @@ def observation_json(key: str, point: Point) -> dict[str, Any]:
         "check": key,
         "verdict": point.verdict.value,
         "reason": point.reason,
-        "summary": point.summary,
+        "summary": point.statement,
         "duration_s": point.duration_s,
         "measurements": dict(point.measurements),
     }
@@ -131,7 +131,7 @@ def observation_line(key: str, point: Point) -> str:
     """One observation on a line."""
     colour = {"pass": "green", "fail": "red", "unknown": "yellow"}[point.verdict.value]
     verdict = click.style(f"{point.verdict.value:8}", fg=colour)
-    return f"{full_timestamp(point.at)}  {verdict}{key}  {point.reason}: {point.summary} ({point.duration_s:.2f} s)"
+    return f"{full_timestamp(point.at)}  {verdict}{key}  {point.reason}: {point.statement} ({point.duration_s:.2f} s)"
 
 
 def _one(reader: Reader, incident_id: str, now: float, *, as_json: bool) -> int:

@@ -88,7 +88,7 @@ def _row(seen: Now, view: KeyView) -> list[Text]:
     next_s = last.at + plan["interval_s"] - now if last and plan else None
     numbers = last.measurements if last else {}
     ttft, speed = numbers.get("ttft_s"), numbers.get("tokens_per_s")
-    said = str(drift) if drift is not None else f"{last.reason}: {last.summary}" if last else "not observed yet"
+    said = str(drift) if drift is not None else f"{last.reason}: {last.statement}" if last else "not observed yet"
     return [
         Text(phase + strikes, COLOURS[phase]),
         Text(view.key),
@@ -105,7 +105,7 @@ def _incidents(seen: Now) -> list[RenderableType]:
     for incident in seen.snapshot.open_incidents:
         style = "bold red" if incident.severity.value == "page" else "yellow"
         lasted = elapsed(seen.snapshot.at, incident.since)
-        shown += [Text(), Text(f"{incident.severity.value} for {lasted}: {incident.summary}", style)]
+        shown += [Text(), Text(f"{incident.severity.value} for {lasted}: {incident.statement}", style)]
         acknowledged = seen.snapshot.acknowledged.get(incident.id)
         if acknowledged is not None:
             shown.append(
@@ -187,14 +187,14 @@ def _show(seen: Now) -> None:
         phase = "slow" if slow else view.phase.value + (strikes if view.phase.value == "pending" else "")
         coloured = click.style(f"{phase:12}", fg="yellow" if slow else PHASE_COLOURS.get(view.phase.value))
         last = view.last
-        what = f"{last.reason}: {last.summary} ({elapsed(snapshot.at, last.at)} ago)" if last else "not observed yet"
+        what = f"{last.reason}: {last.statement} ({elapsed(snapshot.at, last.at)} ago)" if last else "not observed yet"
         click.echo(f"{coloured} {view.key}  {what}")
         if drift is not None:
             click.echo(f"  {drift}")
     for incident in snapshot.open_incidents:
         click.echo(
             f"incident {incident.id} {incident.severity.value} since {elapsed(snapshot.at, incident.since)}: "
-            f"{incident.key} {incident.summary}"
+            f"{incident.key} {incident.statement}"
         )
         seen_by = snapshot.acknowledged.get(incident.id)
         if seen_by is not None:

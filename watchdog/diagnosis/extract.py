@@ -50,7 +50,7 @@ def vitals_evidence(host: HostView) -> tuple[Evidence, ...]:
     vitals = host.vitals
     if vitals is None:
         return ()
-    return (Evidence(vitals.at, f"{host.name} vitals", vitals.summary.removeprefix(f"{host.name}: ")),)
+    return (Evidence(vitals.at, f"{host.name} vitals", vitals.phrase),)
 
 
 def _was_read(seen: Observation) -> bool:
@@ -64,12 +64,11 @@ def _reachability(host: HostView, scene: Scene) -> dict[Fact, Seen]:
     if not looks:
         return {}
     newest = max(looks, key=lambda look: look.at)
-    said = newest.summary.removeprefix(f"{host.name}: ").removeprefix("no vitals: ")
-    seen = Seen(said, (Evidence(newest.at, host.name, said),))
+    seen = Seen(newest.summary, (Evidence(newest.at, host.name, newest.summary),))
     fact = _fact(newest)
     if fact is Fact.HOST_ANSWERS or newest.verdict is Verdict.PASS:
         return {Fact.HOST_ANSWERS: Seen(f"{host.name} itself answers")}
-    if newest.reason == HostReason.TIMEOUT and "logged in" in said:
+    if newest.reason == HostReason.TIMEOUT and newest.answered:
         return {Fact.HOST_ANSWERS: Seen(f"{host.name} answers, slowly")}
     return {fact: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
 
@@ -152,8 +151,7 @@ def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
         found[Fact.REBOOTED] = Seen(words, vitals_evidence(host))
     for one in host.occurrences:
         if one.reason == REBOOTED.name and one.opened_at > well:
-            how = one.summary.removeprefix(f"{host.name} restarted ")
-            found[Fact.REBOOT_TOLD] = Seen(how, one.evidence[-1:])
+            found[Fact.REBOOT_TOLD] = Seen(one.detail, one.evidence[-1:])
             found.setdefault(Fact.REBOOTED, Seen(f"{host.name} restarted", ()))
     return found
 

@@ -58,7 +58,7 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          "the queue: who sends so much, and how many slots there are", "llama.cpp with one slot, measured: 85.7 s"),
     _row("says_busy", (F.SAYS_BUSY,), "it says it is busy", "the server itself says that it is at capacity", _LIKELY,
          "the queue: who sends so much, and how many slots there are", "TGI 429, Ollama 503"),
-    _row("host_rebooted", (F.STOPPED, F.REBOOTED, F.REBOOT_TOLD), "{host} restarted", "{rebooted} {reboot_told}",
+    _row("host_rebooted", (F.STOPPED, F.REBOOTED, F.REBOOT_TOLD), "{host} restarted", "{rebooted}{reboot_told}",
          _LIKELY, _KERNEL_LOG, "boot id and the end of the boot before"),
     _row("host_restarted", (F.STOPPED, F.REBOOTED), "{host} restarted",
          "{rebooted}; how the boot before ended is not read yet", _LIKELY, _KERNEL_LOG, "uptime"),

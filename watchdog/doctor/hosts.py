@@ -12,7 +12,7 @@ from watchdog.config import HostSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError
-from watchdog.ssh.errors import Stage
+from watchdog.ssh.errors import ConnectionProgress
 from watchdog.ssh.login import bound_line, open_line, options, public_line
 
 LIMIT_S = 10.0
@@ -162,7 +162,7 @@ def _span(seconds: float) -> str:
 
 def examine_key(host: HostSettings) -> Finding:
     """Whether the key of `host` can be used and is closed to others. A locked key takes half a second."""
-    stage = Stage()
+    stage = ConnectionProgress()
     try:
         given = options(host, stage)
     except HostError as error:

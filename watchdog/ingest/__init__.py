@@ -162,13 +162,13 @@ class Ingest:
 
     async def delivery_failing(self, receiver: str, detail: str, *, failing: bool) -> None:
         """A receiver has been failing for long, or works again: an incident of our own, sent to the others."""
-        summary = f"{receiver} cannot be reached: {detail}" if failing else f"{receiver} works again"
+        summary = f"cannot be reached: {detail}" if failing else "works again"
         verdict = Verdict.FAIL if failing else Verdict.PASS
         key = DELIVERY.key(receiver)
         if not failing and key not in self._incidents.tracks:
             return
         advice = "Messages for it are kept and retried for days; other receivers are not affected."
-        await self._observe_self(key, verdict, "undeliverable", summary, advice=advice, labels={"receiver": receiver})
+        await self._observe_self(key, verdict, "undeliverable", summary, advice=advice, receiver=receiver)
 
     async def report_abandoned(self, delivery: Delivery) -> None:
         """A message could not be delivered in all the time we try: tell the other receivers."""
@@ -176,8 +176,9 @@ class Ingest:
             DELIVERY.key(f"{delivery.receiver}/gave_up"),
             Verdict.FAIL,
             "gave_up",
-            f"{delivery.receiver}: gave up on “{delivery.title}” after {delivery.attempt} attempts",
+            f"gave up on “{delivery.title}” after {delivery.attempt} attempts",
             self._clock.wall(),
+            subject=delivery.receiver,
             labels={"receiver": delivery.receiver},
         )
         await self._observe(replace(found, nature=Nature.OCCURRENCE), self._clock.wall())
@@ -208,10 +209,13 @@ class Ingest:
         summary: str,
         *,
         advice: str = "",
-        labels: dict[str, str] | None = None,
+        receiver: str = "",
     ) -> None:
         now = self._clock.wall()
-        observation = own_observation(key, verdict, reason, summary, now, advice=advice, labels=labels)
+        labels = {"receiver": receiver} if receiver else {}
+        observation = own_observation(
+            key, verdict, reason, summary, now, advice=advice, subject=receiver, labels=labels
+        )
         await self._observe(observation, now)
 
     async def _write(
@@ -242,16 +246,14 @@ class Ingest:
 
     async def _report_full(self, receiver: str, *, full: bool) -> None:
         waiting = self._store.depth(receiver)
-        summary = (
-            f"{receiver}: {waiting} messages queued; queue full" if full else f"{receiver}: the queue has room again"
-        )
+        summary = f"{waiting} messages queued; queue full" if full else "the queue has room again"
         await self._observe_self(
             DELIVERY.key(f"{receiver}/full"),
             Verdict.FAIL if full else Verdict.PASS,
             "outbox_full",
             summary,
             advice="It is notified of new incidents once there is room, if they are still open then.",
-            labels={"receiver": receiver},
+            receiver=receiver,
         )
 
     async def _report_storage(self) -> None:

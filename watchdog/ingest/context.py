@@ -80,7 +80,7 @@ class Scenery:
             now=now,
             hosts=hosts,
             servers=tuple(one for one in seen if one is not None),
-            own_road="" if road is None else road.summary,
+            own_road="" if road is None else road.phrase,
         )
 
 
@@ -103,15 +103,32 @@ def made_safe(observation: Observation, hide: Redactor) -> Observation:
         clean_line(observation.reason),
         safe(observation.summary),
         safe(observation.advice),
+        safe(observation.detail),
+        clean_line(observation.subject),
         tuple([Evidence(fact.at, clean_line(fact.source), safe(fact.text)) for fact in observation.evidence]),
         {clean_line(name): clean_line(value) for name, value in observation.labels.items()},
     )
-    key, reason, summary, advice, evidence, labels = made
-    given = (observation.key, observation.reason, observation.summary, observation.advice)
-    if made[:4] == given and evidence == observation.evidence and labels == observation.labels:
+    key, reason, summary, advice, detail, subject, evidence, labels = made
+    given = (
+        observation.key,
+        observation.reason,
+        observation.summary,
+        observation.advice,
+        observation.detail,
+        observation.subject,
+    )
+    if made[:6] == given and evidence == observation.evidence and labels == observation.labels:
         return observation
     return replace(
-        observation, key=key, reason=reason, summary=summary, advice=advice, evidence=evidence, labels=labels
+        observation,
+        key=key,
+        reason=reason,
+        summary=summary,
+        advice=advice,
+        detail=detail,
+        subject=subject,
+        evidence=evidence,
+        labels=labels,
     )
 
 
@@ -137,4 +154,4 @@ def _facts_of(observation: Observation) -> tuple[Evidence, ...]:
     """The evidence an observation brings; a condition without any says itself what it saw, under its reason."""
     if observation.nature is Nature.OCCURRENCE or observation.evidence:
         return observation.evidence
-    return (Evidence(observation.at, observation.reason, observation.summary),)
+    return (Evidence(observation.at, observation.reason, observation.statement),)

@@ -231,6 +231,10 @@ class Incidents:
             opened_severity=state.severity,
             reason=observation.reason,
             summary=observation.summary,
+            subject=observation.subject,
+            unit=observation.unit,
+            at_least=observation.at_least,
+            detail=observation.detail,
             since=observation.at if state.since is None else state.since,
             opened_at=now,
             last_at=now,
@@ -238,23 +242,30 @@ class Incidents:
             count=state.count,
             evidence=strikes.evidence,
             advice=observation.advice,
+            look_only=observation.look_only,
             labels=observation.labels,
             reasons=strikes.reasons,
         )
 
     def _continued(self, incident: Incident, observation: Observation, state: TrackState, now: float) -> Incident:
         strikes = Strikes(incident.evidence, incident.reasons).and_then(observation)
+        advises = observation if observation.advice else incident
         return replace(
             incident,
             cause=state.cause,
             severity=state.severity,
             reason=observation.reason,
             summary=observation.summary,
+            subject=observation.subject,
+            unit=observation.unit,
+            at_least=observation.at_least or incident.at_least,
+            detail=observation.detail,
             last_at=now,
             last_good_at=state.last_good_at,
             count=state.count,
             evidence=strikes.evidence,
-            advice=observation.advice or incident.advice,
+            advice=advises.advice,
+            look_only=advises.look_only,
             reasons=strikes.reasons,
         )
 
@@ -302,7 +313,7 @@ class Incidents:
         incident = replace(incident, notified=notified)
         self._keep(incident, incident.key, work)
         kind = NotificationKind.NEW if incident.nature is Nature.OCCURRENCE else NotificationKind.FIRING
-        noted = replace(incident, advice=f"({failed} could not be reached.) {incident.advice}")
+        noted = replace(incident, advice=f"({failed} could not be reached.) {incident.advice}", look_only=False)
         self.queue(noted, Notification(incident.id, fallback, kind, incident.severity), now, work)
         if incident.closed_at is not None:
             end = NotificationKind.QUIET if incident.nature is Nature.OCCURRENCE else NotificationKind.RESOLVED

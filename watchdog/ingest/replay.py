@@ -25,6 +25,7 @@ from watchdog.model import (
     Severity,
     Thresholds,
     Verdict,
+    split_statement,
 )
 from watchdog.policy import AlertPlan, Target
 
@@ -87,19 +88,22 @@ def _observation(raw: Any, before: float) -> Observation:
     reason = _text(raw, "reason", labels_of(key).get("kind", usual))
     nature = _word(raw, "nature", Nature) if "nature" in raw else _nature_of(key)
     at = _timestamp(raw["at"], before)
+    labels = {str(name): str(value) for name, value in (raw.get("labels") or labels_of(key)).items()}
+    subject, summary = split_statement(_text(raw, "summary", reason), labels.get("server") or labels.get("host") or "")
     return Observation(
         key=key,
         verdict=verdict,
         reason=reason,
         severity=_word(raw, "severity", Severity) if "severity" in raw else _severity_of(key, reason),
-        summary=_text(raw, "summary", reason),
+        summary=summary,
         at=at,
         duration_s=_number(raw, "duration_s", 0.0),
         nature=nature,
         evidence=tuple(_evidence(one) for one in raw.get("evidence") or ()),
-        labels={str(name): str(value) for name, value in (raw.get("labels") or labels_of(key)).items()},
+        labels=labels,
         count=max(1, round(_number(raw, "count", 1.0))),
         advice=_text(raw, "advice", ""),
+        subject=subject,
     )
 
 

@@ -40,6 +40,7 @@ def own_observation(
     now: float,
     *,
     advice: str = "",
+    subject: str = "",
     labels: dict[str, str] | None = None,
 ) -> Observation:
     """What the watchdog reports about itself: never above `warn`."""
@@ -52,6 +53,7 @@ def own_observation(
         at=now,
         advice=advice,
         labels=labels or {},
+        subject=subject,
     )
 
 

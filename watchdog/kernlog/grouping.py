@@ -137,13 +137,14 @@ def _lost(message: str) -> int:
 
 def _observation(host: str, key: tuple[str, str], group: _Group, now: float, suppressed: bool) -> Observation:
     kind, device = key
+    where = "" if device == "-" else f" ({device})" if device != MANY else " (many devices)"
     times = {"first_at": group.first_at, "last_at": group.last_at}
     return Observation(
         key=KERNEL_LOG.key(host, kind, device),
         verdict=Verdict.FAIL,
         reason=kind,
         severity=group.severity,
-        summary=_summary(host, device, group, suppressed),
+        summary=f"{group.gravest.summary}{where}{''.join(f', {words}' for words in group.also)}",
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=tuple(group.evidence),
@@ -151,17 +152,15 @@ def _observation(host: str, key: tuple[str, str], group: _Group, now: float, sup
         measurements={name: value for name, value in times.items() if value is not None},
         count=group.count,
         advice=group.advice,
+        subject=host,
+        unit="line",
+        at_least=suppressed,
+        detail=_detail(group),
     )
 
 
-def _summary(host: str, device: str, group: _Group, suppressed: bool) -> str:
-    where = "" if device == "-" else f" ({device})" if device != MANY else " (many devices)"
-    text = f"{host}: {group.gravest.summary}{where}{''.join(f', {words}' for words in group.also)}"
-    if group.count > 1 or suppressed:
-        at_least = "at least " if suppressed else ""
-        text += f", {at_least}{group.count} line{'s' if group.count > 1 else ''}"
-    if not group.living:
-        text += ", before the reboot"
+def _detail(group: _Group) -> str:
+    text = "" if group.living else ", before the reboot"
     last = group.last
     if last is not None and last.severity.rank < group.gravest.severity.rank and last.rule != group.gravest.rule:
         text += f"; last line: {last.summary}"
@@ -181,11 +180,14 @@ def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -
         verdict=Verdict.FAIL,
         reason=HISTORY,
         severity=Severity.INFO,
-        summary=f"{host}: {len(spoke)} older kernel lines from before this watchdog knew the host: {listed}",
+        summary="old kernel lines from before this host was watched",
         at=now,
         nature=Nature.OCCURRENCE,
         evidence=tuple(Evidence(line.at, f"{host} kernel", shown(line)) for line, _ in gravest_first[:MAX_LINES_SHOWN]),
         labels={"host": host, "kind": HISTORY, "device": "-"},
         count=len(spoke),
         advice="These lines are old. Look at them once; they will not be told again.",
+        subject=host,
+        unit="line",
+        detail=f": {listed}",
     )

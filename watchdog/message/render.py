@@ -12,7 +12,7 @@ from datetime import tzinfo
 
 from watchdog.kinds import BLIND, SELF_LOOK_AT, kind_of
 from watchdog.message.redaction import Redactor
-from watchdog.model import Cause, Delivery, Evidence, Incident, Nature, NotificationKind, StepReason, Text
+from watchdog.model import Cause, Delivery, Evidence, Incident, Nature, NotificationKind, StepReason, Text, statement_of
 from watchdog.text import clean_block, clean_line, duration, shortened, timestamp
 
 # The two messages of a test alert: real enough to prove the road, plain enough to frighten nobody.
@@ -97,14 +97,11 @@ _LAST_LINES = 220
 _LATE_S = 60.0
 """A message that leaves this long after it was written says so."""
 
-_LINE_COUNT = re.compile(r", (?:at least )?\d+ lines?\b")
-"""The count of the newest batch in the words of a kernel occurrence; the incident's own says more."""
-
 
 def subject_of(incident: Incident) -> str:
-    """Who it is about, in one word: the server, else the host, else the receiver, else the key."""
+    """Who it is about, in one word: whom the incident names, else the server, the host, the receiver, the key."""
     labels = incident.labels
-    return labels.get("server") or labels.get("host") or labels.get("receiver") or incident.key
+    return incident.subject or labels.get("server") or labels.get("host") or labels.get("receiver") or incident.key
 
 
 def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
@@ -122,11 +119,10 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
         seen = "1 line" if incident.count == 1 else f"{incident.count} times"
         what = incident.labels.get("kind") or incident.reason
         return f"{subject}: no more {clean_line(what)} for {duration(now - incident.last_at)} ({seen} in all)"
-    summary = clean_line(incident.summary)
-    if not summary.lower().startswith(subject.lower()):
-        summary = f"{subject}: {summary}"
+    phrase = clean_line(incident.phrase)
     if incident.cause is Cause.FLAPPING:
-        return f"{subject}: comes and goes, {_short(incident) or summary.removeprefix(f'{subject}: ')}"
+        return f"{subject}: comes and goes, {_short(incident) or phrase}"
+    summary = statement_of(subject, phrase)
     if short := _short(incident):
         return (
             f"{subject}: no text for {lasted}: {short}"
@@ -141,10 +137,8 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
 
 
 def _short(incident: Incident) -> str:
-    """The diagnosis in a few words, the subject's own name not said twice; "" without one."""
-    if incident.diagnosis is None:
-        return ""
-    return clean_line(incident.diagnosis.short).removeprefix(f"{subject_of(incident)}: ")
+    """The diagnosis in a few words; "" without one."""
+    return "" if incident.diagnosis is None else clean_line(incident.diagnosis.short)
 
 
 def _asks_for_text(incident: Incident) -> bool:
@@ -162,19 +156,20 @@ def _class(incident: Incident) -> str:
 
 def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     """What is wrong, for how long, how often it was seen, and when it last was well."""
-    summary = shortened(clean_line(incident.summary), 300)
+    summary = shortened(clean_line(incident.statement), 300)
     if incident.nature is Nature.OCCURRENCE:
         printed_at = min((fact.at for fact in incident.evidence if fact.at is not None), default=incident.since)
         first = timestamp(printed_at, now, zone, seconds=True)
         if incident.count == 1:
             return f"{summary}; seen at {first}"
-        times = f"{'at least ' if 'at least' in summary else ''}{incident.count} times"
+        uncounted = shortened(clean_line(statement_of(incident.subject, incident.summary + incident.detail)), 300)
+        times = f"{'at least ' if incident.at_least else ''}{incident.count} times"
         last = (
             f", last {timestamp(incident.last_at, now, zone, seconds=True)}"
             if incident.last_at > printed_at + 1
             else ""
         )
-        return f"{_LINE_COUNT.sub('', summary)}; {times}, first {first}{last}"
+        return f"{uncounted}; {times}, first {first}{last}"
     since, lasted = timestamp(incident.since, now, zone), duration(now - incident.since)
     plural = "" if incident.count == 1 else "s"
     if BLIND.has(incident.key):
@@ -195,7 +190,7 @@ def _cause(incident: Incident) -> list[str]:
     found = incident.diagnosis
     if found is not None:
         return [f"{found.confidence}: {shortened(clean_line(found.sentence), 420)}"]
-    last = clean_line(incident.summary).removeprefix(f"{subject_of(incident)}: ")
+    last = clean_line(incident.phrase)
     return [f"last: {shortened(last, 300)}"] if _asks_for_text(incident) else []
 
 
@@ -207,8 +202,8 @@ def _what_next(incident: Incident) -> list[str]:
     advice = shortened(clean_line(incident.advice), 400)
     if found is not None and found.look_at:
         look = found.look_at
-        if advice.startswith(("Look ", "See ")):
-            advice = ""  # the reason alone also only says where to look; the diagnosis knows more
+        if incident.look_only:
+            advice = ""  # it follows from the reason alone; the diagnosis knows better where to look
     return [*([f"do: {advice}"] if advice else []), *([f"look at: {clean_line(look)}"] if look else [])]
 
 
@@ -219,7 +214,7 @@ def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
     what = "seen" if incident.nature is Nature.OCCURRENCE else "failed"
     times = f"{what} {incident.count} time{'' if incident.count == 1 else 's'}"
     found = incident.diagnosis
-    was = clean_line(incident.summary if found is None else f"{found.confidence}, {found.sentence}")
+    was = clean_line(incident.statement if found is None else f"{found.confidence}, {found.sentence}")
     went = clean_line(f"[{' → '.join(incident.reasons)}]") if len(incident.reasons) > 1 else ""
     return [
         f"{clean_line(subject_of(incident))}: {when} ({duration(closed - incident.since)}), {times}",

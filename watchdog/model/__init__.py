@@ -36,6 +36,8 @@ from watchdog.model.observation import (
     Observation,
     Severity,
     Verdict,
+    split_statement,
+    statement_of,
 )
 from watchdog.model.silence import Maintenance, Silence, Weekday
 
@@ -71,4 +73,6 @@ __all__ = [
     "TransitionKind",
     "Verdict",
     "Weekday",
+    "split_statement",
+    "statement_of",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from watchdog.model.observation import Evidence, Nature, Severity
+from watchdog.model.observation import Evidence, Nature, Severity, phrase_of, statement_of
 
 # What most likely lies behind an incident, in words.
 
@@ -158,7 +158,8 @@ class Incident:
     `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
     last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is
     the newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most
-    ten.
+    ten. `summary`, `subject`, `unit`, `at_least`, `detail` and `look_only` are those of `Observation`; `count` is the
+    total.
     """
 
     id: str
@@ -184,3 +185,18 @@ class Incident:
     acknowledged_at: float | None = None
     diagnosis: Diagnosis | None = None
     reasons: tuple[str, ...] = ()
+    subject: str = ""
+    unit: str = ""
+    at_least: bool = False
+    detail: str = ""
+    look_only: bool = False
+
+    @property
+    def phrase(self) -> str:
+        """All that it says, without its subject."""
+        return phrase_of(self.summary, self.count, self.unit, self.detail, at_least=self.at_least)
+
+    @property
+    def statement(self) -> str:
+        """All that it says, as a person reads it on its own."""
+        return statement_of(self.subject, self.phrase)

@@ -48,6 +48,24 @@ class Evidence:
     text: str
 
 
+def phrase_of(summary: str, count: int, unit: str, detail: str, *, at_least: bool) -> str:
+    """`summary`, how many `unit` were counted where that says something, then `detail`."""
+    if not unit or (count == 1 and not at_least):
+        return summary + detail
+    return f"{summary}, {'at least ' if at_least else ''}{count} {unit}{'' if count == 1 else 's'}{detail}"
+
+
+def statement_of(subject: str, phrase: str) -> str:
+    """`phrase` with its subject in front, if it has one: `worker: kernel log read to its end`."""
+    return f"{subject}: {phrase}" if subject else phrase
+
+
+def split_statement(text: str, subject: str) -> tuple[str, str]:
+    """Subject and phrase of a recorded `text` that may begin with `subject`; the subject is "" if it does not."""
+    start = f"{subject}: "
+    return (subject, text[len(start) :]) if subject and text.startswith(start) else ("", text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One dated fact from one run of a check.
@@ -56,6 +74,11 @@ class Observation:
     or `kernel_log/worker/pcie.aer.fatal/0000:01:00.0`. `severity` is what an incident opened by it would have.
     `labels` names what it concerns (`server`, `host`, `kind`, `device`), for routing and silences.
     `count` is how many occurrences it folds; 1 for a condition.
+
+    `summary` says what was seen without naming whom it is about: that is `subject`, where a person needs it said.
+    `unit` is what `count` counts, in the singular ("line"), "" where the count says nothing; with `at_least` it is a
+    lower bound. `detail` goes on after summary and count and begins with its own punctuation. `look_only`: the advice
+    says no more than where to look. `answered`: what is observed did answer before the check failed, so it is up.
     """
 
     key: str
@@ -71,6 +94,22 @@ class Observation:
     measurements: Mapping[str, float] = field(default_factory=dict)
     count: int = 1
     advice: str = ""
+    subject: str = ""
+    unit: str = ""
+    at_least: bool = False
+    detail: str = ""
+    look_only: bool = False
+    answered: bool = False
+
+    @property
+    def phrase(self) -> str:
+        """All that it says, without its subject."""
+        return phrase_of(self.summary, self.count, self.unit, self.detail, at_least=self.at_least)
+
+    @property
+    def statement(self) -> str:
+        """All that it says, as a person reads it on its own."""
+        return statement_of(self.subject, self.phrase)
 
 
 @dataclass(frozen=True, slots=True)

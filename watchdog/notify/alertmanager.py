@@ -53,7 +53,7 @@ class AlertmanagerReceiver:
     async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
         """Post again what is still firing."""
         alerts = [
-            alert_of(incident, incident.severity, Text(incident.summary, incident.summary), ends_at=now + VALID_S)
+            alert_of(incident, incident.severity, Text(incident.statement, incident.statement), ends_at=now + VALID_S)
             for incident in firing
         ]
         outcome = Outcome(OutcomeReason.DELIVERED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from watchdog.model import Incident
+from watchdog.model import Incident, statement_of
 from watchdog.overview.html import Html, tag
 from watchdog.text import duration
 
@@ -79,7 +79,5 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 def titled(incident: Incident) -> str:
     """What an incident is, beginning with the server or host it is about."""
-    subject = incident.labels.get("server") or incident.labels.get("host") or ""
-    if not subject or incident.summary.lower().startswith(subject.lower()):
-        return incident.summary
-    return f"{subject}: {incident.summary}"
+    subject = incident.subject or incident.labels.get("server") or incident.labels.get("host") or ""
+    return statement_of(subject, incident.phrase)

@@ -262,7 +262,7 @@ def incident_json(one: Incident) -> dict[str, Any]:
         "status": one.status.value,
         "reason": one.reason,
         "reasons": list(one.reasons),
-        "summary": one.summary,
+        "summary": one.statement,
         "diagnosis": diagnosis_json(one.diagnosis),
         "since": one.since,
         "opened_at": one.opened_at,

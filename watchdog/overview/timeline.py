@@ -52,7 +52,7 @@ def _bars(scene: Scene, label: str, key: str, name: str) -> list[Bar]:
 
 
 def _bar(incident: Incident, now: float) -> Bar:
-    return (incident.severity.value, incident.since, incident.closed_at or now, incident.summary)
+    return (incident.severity.value, incident.since, incident.closed_at or now, incident.statement)
 
 
 def _merged(bars: Iterable[Bar], near_s: float) -> list[Bar]:

@@ -76,7 +76,7 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
         return None
     if unknown and row is not None and not row.blind:
         return None
-    summary = f"blind to {observation.key}: {observation.summary}" if unknown else f"{observation.key} seen again"
+    summary = f"blind to {observation.key}: {observation.phrase}" if unknown else f"{observation.key} seen again"
     return replace(
         observation,
         key=BLIND.key(observation.key),
@@ -84,6 +84,7 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
         severity=Severity.WARN,
         nature=Nature.CONDITION,
         summary=summary,
+        subject="",
         measurements={},
         count=1,
     )

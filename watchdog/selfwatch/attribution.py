@@ -229,12 +229,14 @@ def _may_be_ours(observation: Observation) -> bool:
 
 
 def _unknown(observation: Observation, reason: str, why: str, advice: str, now: float) -> Observation:
-    was = Evidence(observation.at, observation.reason, observation.summary)
+    was = Evidence(observation.at, observation.reason, observation.statement)
     return replace(
         observation,
         verdict=Verdict.UNKNOWN,
         reason=reason,
         summary=why,
+        subject="",
         evidence=(was, Evidence(now, "watchdog", why)),
         advice=advice,
+        look_only=False,
     )

@@ -4,7 +4,7 @@
 command line stays light; with it comes its server half, which it always loads and this package never uses.
 """
 
-from watchdog.ssh.errors import HostError
+from watchdog.ssh.errors import HostError, ReaderError, Stage
 from watchdog.ssh.session import ANSWER_LIMIT_BYTES, Answer, Session, reading
 
-__all__ = ["ANSWER_LIMIT_BYTES", "Answer", "HostError", "Session", "reading"]
+__all__ = ["ANSWER_LIMIT_BYTES", "Answer", "HostError", "ReaderError", "Session", "Stage", "reading"]

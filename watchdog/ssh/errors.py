@@ -1,4 +1,4 @@
-"""Why a host's kernel log could not be read: one slug each, in plain words, with what to do next."""
+"""Why a host could not be read: one reason for each way to fail, what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
@@ -17,21 +18,63 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-class HostError(WatchdogError):
-    """A host that could not be read. `ours`: the fault is on our road, so nothing is known about the host."""
+class Stage(StrEnum):
+    """How far a connection had come: each stage was reached, and not finished."""
 
-    def __init__(self, reason: HostReason, summary: str, advice: str = "", *, ours: bool = False) -> None:
-        """`summary` is one plain sentence, `advice` what to do next."""
+    CONNECTING = "connecting"
+    GREETING = "greeting"
+    LOGIN = "login"
+    SESSION = "session"
+    COMMAND = "command"
+
+
+class HostError(WatchdogError):
+    """A host that could not be read.
+
+    `summary` is one sentence without the host's name, `advice` what to do next; `look_only`: the advice says no more
+    than where to look. `ours`: the fault is on our side, so nothing is known about the host. `stage` is where it
+    happened, None where that says nothing.
+    """
+
+    def __init__(
+        self,
+        reason: HostReason,
+        summary: str,
+        advice: str = "",
+        *,
+        ours: bool = False,
+        stage: Stage | None = None,
+        look_only: bool = False,
+    ) -> None:
         super().__init__(summary)
         self.reason = reason
         self.summary = summary
         self.advice = advice
         self.ours = ours
+        self.stage = stage
+        self.look_only = look_only
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether it happened after a login: then the host itself is alive."""
+        return self.stage in (Stage.SESSION, Stage.COMMAND)
+
+
+class ReaderError(HostError):
+    """An answer of the reader on a host that cannot be used as it should."""
+
+    def __init__(self, reason: HostReason, summary: str, advice: str = "", *, refused: bool = False) -> None:
+        """`refused`: the reader does not take such a request."""
+        super().__init__(reason, summary, advice, stage=Stage.COMMAND)
+        self.refused = refused
 
 
 @dataclass(slots=True)
-class Stage:
-    """How far a connection came, noted as it happens, so that a deadline can say what it was waiting for."""
+class ConnectionProgress:
+    """How far a connection came, noted as it happens, so that a deadline can say what it was waiting for.
+
+    `running` is the request that is being answered; `known_keys` is how many host keys known_hosts has for the host.
+    """
 
     connected: bool = False
     exchanged: bool = False
@@ -41,6 +84,17 @@ class Stage:
     known_keys: int = 0
     version: Callable[[], str] = str
 
+    @property
+    def stage(self) -> Stage:
+        """The stage that was reached and is not over."""
+        if not self.connected:
+            return Stage.CONNECTING
+        if not self.exchanged:
+            return Stage.GREETING
+        if not self.authenticated:
+            return Stage.LOGIN
+        return Stage.COMMAND if self.running else Stage.SESSION
+
 
 def endpoint(host: HostSettings) -> str:
     """`address:port` as a person writes it."""
@@ -48,182 +102,223 @@ def endpoint(host: HostSettings) -> str:
     return f"{address}:{host.port}"
 
 
-def out_of_time(host: HostSettings, stage: Stage, seconds: float) -> HostError:
-    """The deadline passed: say at which point, for a frozen machine answers TCP and then nothing."""
-    where, limit = endpoint(host), f"{seconds:g} s"
-    if not stage.connected:
+def timeout_error(host: HostSettings, progress: ConnectionProgress, seconds: float) -> HostError:
+    """The deadline passed: say what it was waiting for, since a frozen machine answers TCP and then nothing."""
+    where, limit, stage = endpoint(host), f"{seconds:g} s", progress.stage
+    if stage is Stage.CONNECTING:
         return HostError(
             HostReason.TIMEOUT,
             f"{where} did not answer a TCP connection within {limit}",
-            "So looks a machine that is off, locked up, or behind a firewall that drops packets. Look at its console.",
+            "This is what a machine looks like when it is off, locked up, or behind a firewall that drops packets. "
+            "Look at its console.",
+            stage=stage,
         )
-    if not stage.exchanged:
-        said = "gave its SSH version and then nothing" if stage.version() else "never said a word"
+    if stage is Stage.GREETING:
+        sent = "sent its SSH version and then nothing" if progress.version() else "sent nothing"
         return HostError(
             HostReason.SILENT,
-            f"{where} accepts connections but its SSH server {said} for {limit}",
+            f"{where} accepts connections, but its SSH server {sent} for {limit}",
             "This is what a frozen machine looks like: the kernel still answers, programs do not. Look at its console.",
+            stage=stage,
         )
-    if not stage.authenticated:
+    if stage is Stage.LOGIN:
         return HostError(
             HostReason.SILENT,
             f"{where} exchanged keys but did not finish the login within {limit}",
-            "New logins hang on a half-dead machine, or when its user database is unreachable. Look at its console.",
+            "Logins hang on a half-dead machine, or when its user database is unreachable. Look at its console.",
+            stage=stage,
         )
-    doing = f"`{stage.running}`" if stage.running else "opening the session"
+    doing = f"`{progress.running}`" if stage is Stage.COMMAND else "opening a session"
     return HostError(
         HostReason.TIMEOUT,
-        f"logged in to {where}, but {doing} was not finished within {limit}",
-        "The machine may be overloaded or its disk may hang. Run `journalctl -k -n 5` there and see how long it takes.",
+        f"login to {where} succeeded, but {doing} did not finish within {limit}",
+        "The machine may be overloaded, or its disk may hang. Time `journalctl -k -n 5` there.",
+        stage=stage,
     )
 
 
-def network(host: HostSettings, error: OSError, stage: Stage) -> HostError:
+def network_error(host: HostSettings, error: OSError, progress: ConnectionProgress) -> HostError:
     """A failure below SSH: name resolution, routing, a closed port, a cut connection."""
     if isinstance(error, socket.gaierror):
         unsure = error.errno == socket.EAI_AGAIN
         return HostError(
             HostReason.DNS,
-            f"the name {host.address} could not be resolved",
-            "Our resolver did not answer." if unsure else "Check `address`, or write the IP address.",
+            f"the name {host.address} does not resolve",
+            "The DNS resolver of this machine did not answer." if unsure else "Check `address`, or use an IP address.",
             ours=unsure,
+            stage=progress.stage,
         )
     if error.errno in {errno.EHOSTUNREACH, errno.EHOSTDOWN}:
-        return _no_such_neighbour(host)
+        return _no_route_error(host, progress)
     if isinstance(error, ConnectionRefusedError):
         error.errno = errno.ECONNREFUSED  # asyncio joins several addresses' errors into one without a number
     if error.errno in _BY_NUMBER:
         reason, summary, advice, ours = _BY_NUMBER[error.errno]
-        return HostError(reason, summary.format(where=endpoint(host), address=host.address), advice, ours=ours)
-    return cut_off(host, stage)
+        return HostError(
+            reason,
+            summary.format(where=endpoint(host), address=host.address),
+            advice,
+            ours=ours,
+            stage=progress.stage,
+            look_only=reason is HostReason.TIMEOUT,
+        )
+    return closed_error(host, progress)
 
 
-_OFF_THE_NET = (HostReason.UNROUTABLE, "this machine has no route to {address}", "Check this machine's network.", True)
-_OUT_OF_MEANS = (HostReason.LOCAL, "this machine is out of files or memory", "Look at its limits.", True)
+_NO_NETWORK = (HostReason.UNROUTABLE, "this machine has no route to {address}", "Check this machine's network.", True)
+_EXHAUSTED = (
+    HostReason.LOCAL,
+    "this machine is out of file descriptors or memory",
+    "Check its limits (`ulimit -n`) and its memory.",
+    True,
+)
 _BY_NUMBER: dict[int, tuple[HostReason, str, str, bool]] = {
     errno.ECONNREFUSED: (
         HostReason.REFUSED,
         "nothing listens on {where} (connection refused)",
-        "The machine is up, its SSH server is not. Check `systemctl status ssh` there, and `port`.",
+        "The machine is up, but its SSH server is not. Check `systemctl status ssh` there, and `port`.",
         False,
     ),
     errno.ETIMEDOUT: (HostReason.TIMEOUT, "{where} stopped answering", "Look at its console.", False),
-    errno.ENETUNREACH: _OFF_THE_NET,
-    errno.ENETDOWN: _OFF_THE_NET,
-    errno.EADDRNOTAVAIL: _OFF_THE_NET,
-    errno.EMFILE: _OUT_OF_MEANS,
-    errno.ENFILE: _OUT_OF_MEANS,
-    errno.ENOBUFS: _OUT_OF_MEANS,
-    errno.ENOMEM: _OUT_OF_MEANS,
+    errno.ENETUNREACH: _NO_NETWORK,
+    errno.ENETDOWN: _NO_NETWORK,
+    errno.EADDRNOTAVAIL: _NO_NETWORK,
+    errno.EMFILE: _EXHAUSTED,
+    errno.ENFILE: _EXHAUSTED,
+    errno.ENOBUFS: _EXHAUSTED,
+    errno.ENOMEM: _EXHAUSTED,
 }
 
 
-def _no_such_neighbour(host: HostSettings) -> HostError:
+def _no_route_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
     if sys.platform == "darwin":  # may be macOS's own permission (TN3179): `selfwatch` tells when it is
         return HostError(
             HostReason.UNROUTABLE,
-            f"macOS says there is no route to {host.address}",
-            "If `ping` reaches it, allow Local Network for this program or run it as a LaunchDaemon; else it is off.",
+            f"macOS reports no route to {host.address}",
+            "If `ping` reaches it, allow Local Network for this program or run it as a LaunchDaemon; else the machine "
+            "is off.",
+            stage=progress.stage,
         )
     return HostError(
         HostReason.UNROUTABLE,
         f"{host.address} does not answer on its network (no route to host)",
         "The machine is off, locked up or unplugged. Look at its console.",
+        stage=progress.stage,
     )
 
 
-def cut_off(host: HostSettings, stage: Stage) -> HostError:
-    """The connection ended under us."""
-    if stage.running:
+def closed_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
+    """The connection ended before we ended it."""
+    if progress.running:
         return HostError(
             HostReason.TRUNCATED,
-            f"the connection to {endpoint(host)} broke off during `{stage.running}`",
-            "The lines that had come are used; the next run reads on from there.",
+            f"the connection to {endpoint(host)} broke during `{progress.running}`",
+            "The lines that arrived are kept; the next run continues from there.",
+            stage=progress.stage,
         )
-    when = "before the SSH greeting" if not stage.exchanged else "during the login"
+    when = {Stage.LOGIN: "during the login", Stage.SESSION: "right after the login"}
     return HostError(
         HostReason.RESET,
-        f"{endpoint(host)} closed the connection {when}",
-        "Its SSH server restarts, has too many connections, or a firewall cut in. See `journalctl -u ssh` there.",
+        f"{endpoint(host)} closed the connection {when.get(progress.stage, 'before the SSH greeting')}",
+        "Its SSH server is restarting or has too many connections, or a firewall cut it. See `journalctl -u ssh` "
+        "there.",
+        stage=progress.stage,
     )
 
 
-def host_key(host: HostSettings, stage: Stage) -> HostError:
-    """The host's key is not the one we know, or we know none. Both stop everything: host keys are always checked."""
+def host_key_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
+    """The host's key is not the one we know, or we know none. Both end it: host keys are always checked."""
     scan = f"ssh-keyscan -p {host.port} {host.address}"
-    offered = f" It offers {stage.offered_key}." if stage.offered_key else ""
-    if stage.known_keys:
+    offered = f" It offers {progress.offered_key}." if progress.offered_key else ""
+    if progress.known_keys:
         return HostError(
             HostReason.HOST_KEY_CHANGED,
-            f"{endpoint(host)} shows another host key than the one in {host.known_hosts}.{offered}",
-            "Either the machine was reinstalled or someone is in between. Compare on its console with "
-            f"`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`; only if equal, replace the line (`{scan}`).",
+            f"{endpoint(host)} offers a host key that differs from the one in {host.known_hosts}.{offered}",
+            "Either the machine was reinstalled or someone intercepts the connection. Compare the key on its console: "
+            f"`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`; only if it is the same, replace the line (`{scan}`).",
+            stage=Stage.GREETING,
         )
     return HostError(
         HostReason.HOST_KEY_UNKNOWN,
         f"{host.known_hosts} holds no key for {endpoint(host)}.{offered}",
-        f"Run `{scan} >> {host.known_hosts}`, then compare the fingerprint on its console with "
+        f"Run `{scan} >> {host.known_hosts}`, then compare the fingerprint on its console: "
         "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`.",
+        stage=Stage.GREETING,
     )
 
 
-def key_refused(host: HostSettings) -> HostError:
-    """The host knows the user's name or not; it does not say. It did not accept our key."""
+def key_refused_error(host: HostSettings) -> HostError:
+    """The host did not accept our key for this user; it does not say whether the user exists."""
     return HostError(
         HostReason.KEY_REFUSED,
         f"{endpoint(host)} does not let user {host.user} in with our key",
         f"Add our public key to ~{host.user}/.ssh/authorized_keys there; check that the user exists and has a shell.",
+        stage=Stage.LOGIN,
     )
 
 
-# From an exception of asyncssh or of the operating system to the failure it stands for.
-
-
-def named(host: HostSettings, error: Exception, stage: Stage) -> HostError:
-    """The failure `error` stands for, given how far the connection had come."""
+def error_from_exception(host: HostSettings, error: Exception, progress: ConnectionProgress) -> HostError:
+    """The failure that an exception of asyncssh or of the operating system stands for at this point."""
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return host_key(host, stage)
+        return host_key_error(host, progress)
     if isinstance(error, asyncssh.PermissionDenied):
-        return key_refused(host)
+        return key_refused_error(host)
     if isinstance(error, asyncssh.ChannelOpenError):
-        return _channel_refused(host, error, stage)
+        return _channel_error(host, error, progress)
     if isinstance(error, OSError):
-        return network(host, error, stage)
-    return _no_agreement(host, error, stage)
+        return network_error(host, error, progress)
+    return _protocol_error(host, error, progress)
 
 
-def _no_agreement(host: HostSettings, error: Exception, stage: Stage) -> HostError:
+def _protocol_error(host: HostSettings, error: Exception, progress: ConnectionProgress) -> HostError:
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
     if isinstance(error, asyncssh.KeyExchangeFailed):
-        if stage.known_keys and "host key" in str(error).lower():
-            return host_key(host, stage)
+        if progress.known_keys and "host key" in str(error).lower():  # asyncssh has one code for all of these
+            return host_key_error(host, progress)
         return HostError(
             HostReason.NOT_SSH,
-            f"{endpoint(host)} and we have no common way to encrypt: {error}",
+            f"{endpoint(host)} and this program have no encryption method in common: {error}",
             "Update its SSH server.",
+            stage=progress.stage,
         )
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
-        return HostError(HostReason.NOT_SSH, f"what answers on {endpoint(host)} does not speak SSH", "Check `port`.")
-    return cut_off(host, stage)
+        return HostError(
+            HostReason.NOT_SSH, f"what answers on {endpoint(host)} is not SSH", "Check `port`.", stage=progress.stage
+        )
+    return closed_error(host, progress)
 
 
-def _channel_refused(host: HostSettings, error: asyncssh.ChannelOpenError, stage: Stage) -> HostError:
-    text = str(error)
-    if host.jump and not stage.connected:
-        if "refused" in text.lower():
-            return network(host, ConnectionRefusedError(), stage)
+def _channel_error(host: HostSettings, error: asyncssh.ChannelOpenError, progress: ConnectionProgress) -> HostError:
+    """A channel that was not opened: the way from the jump host to `host`, or the session on `host`."""
+    import asyncssh.constants as ssh  # noqa: PLC0415 - paid only by those who connect
+
+    text = str(error).lower()  # sshd puts its system's error there, asyncssh its own; both under one code
+    if host.jump and not progress.connected:
+        if error.code != ssh.OPEN_CONNECT_FAILED:
+            return HostError(
+                HostReason.JUMP,
+                f"the jump host does not forward connections to {endpoint(host)}: {error}",
+                "See AllowTcpForwarding and PermitOpen in its SSH configuration, and `restrict` at our key there.",
+                ours=True,
+                stage=progress.stage,
+            )
+        if "refused" in text:
+            return network_error(host, ConnectionRefusedError(), progress)
         return HostError(
             HostReason.UNROUTABLE,
-            f"the jump host cannot reach {endpoint(host)}: {text}",
-            "Look at the machine's console.",
+            f"the jump host cannot reach {endpoint(host)}: {error}",
+            "Look at the console of the machine behind it.",
+            stage=progress.stage,
+            look_only=True,
         )
-    if "closed" in text.lower():
-        return cut_off(host, stage)
+    if "closed" in text:
+        return closed_error(host, progress)
     return HostError(
         HostReason.COMMAND_FAILED,
-        f"{endpoint(host)} let us in but opened no session: {text}",
-        "See MaxSessions and `restrict` in its SSH configuration.",
+        f"login to {endpoint(host)} succeeded, but it opened no session: {error}",
+        "See MaxSessions in its SSH configuration, and `restrict` at our key there.",
+        stage=Stage.SESSION,
     )

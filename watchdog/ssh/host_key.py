@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
-from watchdog.ssh.errors import HostError, Stage, named, out_of_time
+from watchdog.ssh.errors import ConnectionProgress, HostError, error_from_exception, timeout_error
 
 if TYPE_CHECKING:
     import asyncssh
@@ -56,15 +56,15 @@ async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes =
     """
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
-    stage = Stage()
+    progress = ConnectionProgress()
     taken: list[asyncssh.SSHKey] = []
 
     class Taker(asyncssh.SSHClient):
         """Takes the key and trusts nothing."""
 
         def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-            stage.connected = True
-            stage.version = lambda: str(conn.get_extra_info("server_version") or "")
+            progress.connected = True
+            progress.version = lambda: str(conn.get_extra_info("server_version") or "")
 
         def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
             taken.append(key)
@@ -88,12 +88,12 @@ async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes =
                 **given,
             )
     except TimeoutError:
-        raise out_of_time(host, stage, timeout_s) from None
+        raise timeout_error(host, progress, timeout_s) from None
     except (OSError, asyncssh.Error) as error:
         if isinstance(error, asyncssh.KeyExchangeFailed) and kinds:
             return await offered_key(host, timeout_s)  # it has none of the kinds we know: take whatever it offers
         if not taken:
-            raise named(host, error, stage) from None
+            raise error_from_exception(host, error, progress) from None
     else:
         connection.abort()
     if not taken:

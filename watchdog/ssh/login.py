@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings, Secret
 from watchdog.reasons import HostReason
-from watchdog.ssh.errors import HostError, Stage
+from watchdog.ssh.errors import ConnectionProgress, HostError
 
 if TYPE_CHECKING:
     import asyncssh
@@ -20,13 +20,13 @@ asyncssh puts first, and an idle stream is nothing but keepalives (python -m ben
 """
 
 
-def options(host: HostSettings, stage: Stage) -> dict[str, Any]:
+def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
     """The arguments of `asyncssh.connect` for `host`. Reads files and may take half a second for an encrypted key.
 
     Raises HostError with reason `config` for a file or a key that cannot be used.
     """
     known_hosts = _known_hosts(host)
-    stage.known_keys = _count_known(known_hosts, host)
+    progress.known_keys = _count_known(known_hosts, host)
     given: dict[str, Any] = {
         "username": host.user,
         "known_hosts": known_hosts,
@@ -147,7 +147,7 @@ def public_line(path: Path, passphrase: Secret | None = None) -> str:
         passphrase=passphrase,
         known_hosts="/dev/null",
     )
-    (key,) = options(holder, Stage())["client_keys"]
+    (key,) = options(holder, ConnectionProgress())["client_keys"]
     return " ".join([*key.export_public_key().decode().split()[:2], COMMENT])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
-from watchdog.ssh.errors import HostError, Stage, endpoint, named, out_of_time
+from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.login import options
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Session:
         self,
         host: HostSettings,
         connection: asyncssh.SSHClientConnection,
-        stage: Stage,
+        progress: ConnectionProgress,
         timer: asyncio.Timeout,
         timeout_s: float,
     ) -> None:
@@ -50,7 +50,7 @@ class Session:
         self._timeout_s = timeout_s
         self._host = host
         self._connection = connection
-        self._stage = stage
+        self._progress = progress
         self._timer = timer
 
     @property
@@ -84,12 +84,12 @@ class Session:
             )
         import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
-        self._stage.running = request.split(" ")[1] if " " in request else request
+        self._progress.running = request.split(" ")[1] if " " in request else request
         try:
             answer = await self._run(request, take, limit_bytes, live=live)
         except (OSError, asyncssh.Error) as error:
-            raise named(self._host, error, self._stage) from None
-        self._stage.running = ""
+            raise error_from_exception(self._host, error, self._progress) from None
+        self._progress.running = ""
         return answer
 
     async def _run(self, request: str, take: Callable[[bytes], None], limit_bytes: int, *, live: bool) -> Answer:
@@ -156,58 +156,59 @@ async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | 
     `jump` is the machine to go through, if it is one of the configured hosts; else `host.jump` is taken apart. Raises
     HostError for everything that goes wrong with the connection, at any time while it is open.
     """
-    stage = Stage()
+    progress, jump_progress = ConnectionProgress(), ConnectionProgress()
+    way = (jump or _parse_jump(host)) if host.jump else None
     connections: list[asyncssh.SSHClientConnection] = []
     timer = asyncio.timeout(timeout_s)
     try:
         async with timer:
-            tunnel = None
-            if host.jump:
-                tunnel = await _connect_jump(jump or _parse_jump(host), connections)
-            connection = await _connect(host, stage, connections, tunnel)
-            yield Session(host, connection, stage, timer, timeout_s)
+            tunnel = None if way is None else await _connect_jump(way, jump_progress, connections)
+            connection = await _connect(host, progress, connections, tunnel)
+            yield Session(host, connection, progress, timer, timeout_s)
     except TimeoutError:
         if not timer.expired():
             raise
-        raise out_of_time(host, stage, timeout_s) from None
+        if way is not None and not jump_progress.authenticated:
+            raise _jump_error(timeout_error(way, jump_progress, timeout_s)) from None
+        raise timeout_error(host, progress, timeout_s) from None
     finally:
         await _close(connections)
 
 
 async def _connect(
     host: HostSettings,
-    stage: Stage,
+    progress: ConnectionProgress,
     connections: list[asyncssh.SSHClientConnection],
     tunnel: asyncssh.SSHClientConnection | None = None,
 ) -> asyncssh.SSHClientConnection:
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
     encrypted = host.passphrase is not None  # bcrypt takes half a second: not on the event loop
-    given = await asyncio.to_thread(options, host, stage) if encrypted else options(host, stage)
+    given = await asyncio.to_thread(options, host, progress) if encrypted else options(host, progress)
 
     class Watcher(asyncssh.SSHClient):
         """Notes how far the connection came. Trusts nothing that `known_hosts` does not."""
 
         def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-            stage.connected = True
-            stage.version = lambda: str(conn.get_extra_info("server_version") or "")
+            progress.connected = True
+            progress.version = lambda: str(conn.get_extra_info("server_version") or "")
 
         def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
-            stage.offered_key = f"{key.get_algorithm()} {key.get_fingerprint()}"
+            progress.offered_key = f"{key.get_algorithm()} {key.get_fingerprint()}"
             return False
 
         def begin_auth(self, _username: str) -> None:
-            stage.exchanged = True
+            progress.exchanged = True
 
         def auth_completed(self) -> None:
-            stage.authenticated = True
+            progress.authenticated = True
 
     if tunnel is not None:
         given["tunnel"] = tunnel
     try:
         connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
     except (OSError, asyncssh.Error) as error:
-        raise named(host, error, stage) from None
+        raise error_from_exception(host, error, progress) from None
     connections.append(connection)
     return connection
 
@@ -223,15 +224,17 @@ def _parse_jump(host: HostSettings) -> HostSettings:
 
 
 async def _connect_jump(
-    jump: HostSettings, connections: list[asyncssh.SSHClientConnection]
+    jump: HostSettings, progress: ConnectionProgress, connections: list[asyncssh.SSHClientConnection]
 ) -> asyncssh.SSHClientConnection:
-    """Open the way through `jump`. What fails there says nothing about the host behind it: our road."""
     try:
-        return await _connect(jump, Stage(), connections)
+        return await _connect(jump, progress, connections)
     except HostError as error:
-        raise HostError(
-            HostReason.JUMP, f"the jump host cannot be used: {error.summary}", error.advice, ours=True
-        ) from None
+        raise _jump_error(error) from None
+
+
+def _jump_error(error: HostError) -> HostError:
+    """What fails on the way through a jump host says nothing about the host behind it."""
+    return HostError(HostReason.JUMP, f"the jump host cannot be used: {error.summary}", error.advice, ours=True)
 
 
 async def _close(connections: list[Any]) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from watchdog.codec import from_json, to_json
-from watchdog.model import Incident, Json, Silence, TrackState
+from watchdog.model import Incident, Json, Observation, Silence, TrackState, split_statement
 from watchdog.text import clean_line
 
 _PACKED = {"counts": ("fails", "passes", "unknowns", "count"), "times": ("since", "last_at", "last_good_at")}
@@ -48,7 +48,27 @@ def incident_to_text(incident: Incident) -> str:
 
 def incident_from_text(text: str) -> Incident:
     """The incident that `incident_to_text` wrote."""
-    return from_json(Incident, json.loads(text))
+    raw = json.loads(text)
+    if "subject" not in raw:  # as older versions wrote it: with its subject in front of the summary
+        labels = raw["labels"]
+        named = labels.get("server") or labels.get("host") or labels.get("receiver") or ""
+        raw["subject"], raw["summary"] = split_statement(raw["summary"], named)
+    return from_json(Incident, raw)
+
+
+def facts_to_text(observation: Observation) -> str | None:
+    """The measurements of an observation and its subject, which stands among them, as text; None for neither."""
+    facts: dict[str, Json] = {name: round(value, 4) for name, value in observation.measurements.items()}
+    if observation.subject:
+        facts["subject"] = observation.subject
+    return dump(facts) if facts else None
+
+
+def facts_from_text(text: str | None) -> tuple[dict[str, float], str]:
+    """Measurements and subject, as `facts_to_text` wrote them."""
+    facts = json.loads(text) if text else {}
+    subject = facts.pop("subject", "")
+    return facts, subject
 
 
 def silence_from_row(row: tuple[Any, ...]) -> Silence:

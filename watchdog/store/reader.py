@@ -10,16 +10,29 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from watchdog.kinds import BLIND
-from watchdog.model import DeliveryState, Incident, Json, NotificationKind, Phase, Silence, TrackState, Verdict
+from watchdog.model import (
+    DeliveryState,
+    Incident,
+    Json,
+    NotificationKind,
+    Phase,
+    Silence,
+    TrackState,
+    Verdict,
+    statement_of,
+)
 from watchdog.store import files
-from watchdog.store.codec import incident_from_text, load, silence_from_row, track_from_text
+from watchdog.store.codec import facts_from_text, incident_from_text, load, silence_from_row, track_from_text
 from watchdog.store.writes import VERDICTS, depths
 from watchdog.text import clean_line
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One observation of the past. `at` in Unix seconds, `measurements` by name (units in the names)."""
+    """One observation of the past. `at` in Unix seconds, `measurements` by name (units in the names).
+
+    `summary` does not name its `subject`; rows of older versions have no subject and name it in the summary.
+    """
 
     at: float
     verdict: Verdict
@@ -27,6 +40,12 @@ class Point:
     duration_s: float
     summary: str
     measurements: Mapping[str, float]
+    subject: str = ""
+
+    @property
+    def statement(self) -> str:
+        """What it says, as a person reads it on its own."""
+        return statement_of(self.subject, self.summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,5 +344,6 @@ class Reader:
 
 
 def _point(row: tuple[float, int, str, float, str, str | None]) -> Point:
-    at, verdict, reason, duration_s, summary, measurements = row
-    return Point(at, VERDICTS[verdict], reason, duration_s, summary, load(measurements) if measurements else {})
+    at, verdict, reason, duration_s, summary, facts = row
+    measurements, subject = facts_from_text(facts)
+    return Point(at, VERDICTS[verdict], reason, duration_s, summary, measurements, subject)

@@ -92,7 +92,7 @@ def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
     words = ", ".join(f"{kind} × {count}" for kind, count in kinds.most_common(6)) or "none"
     pairs.append((f"kernel findings, {scene.length.words}", words))
     vitals = scene.view(VITALS.key(name))
-    seen = vitals.last.summary.removeprefix(f"{name}: ") if vitals is not None and vitals.last is not None else ""
+    seen = vitals.last.summary if vitals is not None and vitals.last is not None else ""
     told = tag("p", seen, class_="facts") if seen else None
     return _card(view, scene, name, told, _figures(pairs))
 
@@ -107,7 +107,7 @@ def _said(view: KeyView) -> list[Child]:
     """The last words about it, without its name, which stands above them."""
     if view.last is None:
         return ["no result yet"]
-    words = view.last.summary.removeprefix(f"{view.key.partition('/')[2]}: ")
+    words = view.last.summary
     return [words] if view.last.reason == HostReason.OK else [tag("code", view.last.reason), f" {words}"]
 
 

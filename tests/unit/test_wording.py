@@ -1,0 +1,106 @@
+"""What an observation says in words: subject, summary, count and detail are kept apart and put together once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.support.scenes import line as occurrence
+from watchdog.checks.kernel_state import folded, incomplete
+from watchdog.config import HostSettings
+from watchdog.journal.boot import Loss
+from watchdog.kernlog.grouping import observations
+from watchdog.kernlog.lines import KernelLine, Origin
+from watchdog.kernlog.matcher import Matcher
+from watchdog.message import render
+from watchdog.model import Incident, NotificationKind, Observation, split_statement
+from watchdog.rulebook import load_rules
+from watchdog.store.codec import facts_from_text, facts_to_text, incident_from_text, incident_to_text
+
+NOW = 1_795_000_000.0
+MATCHER = Matcher(load_rules())
+ACS = "pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0"
+SUPPRESSED = "mlx5_cmd_out_err: 353031 callbacks suppressed"
+HOST = HostSettings(name="worker", address="192.0.2.11", user="monitor", known_hosts="/dev/null")
+
+
+def batch(*messages: str) -> Observation:
+    lines = [KernelLine(text, NOW + place, None, Origin.KERNEL) for place, text in enumerate(messages)]
+    (one,), _ = observations("worker", lines, MATCHER, NOW, None)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ((ACS,), (ACS,), ", 2 lines"),
+        ((ACS,) * 2, (ACS,) * 3, ", 5 lines"),
+        ((ACS, SUPPRESSED), (ACS,), ", at least 2 lines"),
+        ((ACS,), (ACS, SUPPRESSED), ", at least 2 lines"),
+    ],
+)
+def test_folded_batches_say_their_sum(first: tuple[str, ...], second: tuple[str, ...], said: str) -> None:
+    (one,) = folded((batch(*first), batch(*second)))
+    assert one.statement == f"worker: Fatal PCIe error (0000:01:00.0){said}"
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((5,), "kernel log incomplete, 5 lost lines"),
+        ((5, 7), "kernel log incomplete, 12 lost lines"),
+        ((None,), "kernel log incomplete, at least 1 lost line"),
+        ((None, 7), "kernel log incomplete, at least 8 lost lines"),
+    ],
+)
+def test_losses_say_how_many_lines_are_gone(counts: tuple[int | None, ...], said: str) -> None:
+    (one,) = folded(incomplete(HOST, Loss("b" * 32, count, "a gap"), NOW) for count in counts)
+    assert one.statement == f"worker: {said}"
+
+
+def test_a_message_about_lost_lines_keeps_its_words_and_says_the_count_once() -> None:
+    about = occurrence("log.incomplete", "worker", summary="kernel log incomplete", unit="lost line", count=5)
+    text = render(about, NotificationKind.NEW, now=about.since, zone=None)
+    assert text.title == "NEW worker: kernel log incomplete, 5 lost lines"
+    assert text.body.startswith("worker: kernel log incomplete; 5 times, first ")
+
+
+FULL = occurrence(subject="head", unit="line", at_least=True, detail=", before the reboot", look_only=True, count=4)
+
+
+@pytest.mark.parametrize("incident", [FULL, replace(FULL, subject="", unit="", at_least=False, detail="")])
+def test_an_incident_comes_back_from_its_row_as_it_was(incident: Incident) -> None:
+    assert incident_from_text(incident_to_text(incident)) == incident
+
+
+@pytest.mark.parametrize("labels", [{"host": "head"}, {"server": "head", "host": "worker"}, {"receiver": "head"}, {}])
+def test_an_incident_of_an_older_version_is_read_and_names_its_subject_once(labels: dict[str, str]) -> None:
+    raw = json.loads(incident_to_text(replace(FULL, labels=labels)))
+    for name in ("subject", "unit", "at_least", "detail", "look_only"):
+        del raw[name]
+    old = incident_from_text(json.dumps(raw | {"summary": "head: Fatal PCIe error, 4 lines"}))
+    assert (old.subject, old.summary) == (("head", "Fatal PCIe error, 4 lines") if labels else ("", old.statement))
+    assert old.statement == "head: Fatal PCIe error, 4 lines"
+
+
+def test_the_subject_of_an_observation_is_stored_beside_its_measurements() -> None:
+    seen = replace(batch(ACS), measurements={"lines": 3.0})
+    assert facts_from_text(facts_to_text(seen)) == ({"lines": 3.0}, "worker")
+    assert facts_to_text(replace(seen, measurements={}, subject="")) is None
+    assert facts_from_text(None) == ({}, "")
+    assert facts_from_text('{"lines":3.0}') == ({"lines": 3.0}, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "parts"),
+    [
+        ("head: no route", "head", ("head", "no route")),
+        ("head:no route", "head", ("", "head:no route")),
+        ("header: no route", "head", ("", "header: no route")),
+        (": no route", "", ("", ": no route")),
+    ],
+)
+def test_only_a_text_that_begins_with_its_subject_is_split(text: str, subject: str, parts: tuple[str, str]) -> None:
+    assert split_statement(text, subject) == parts
