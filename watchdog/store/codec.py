@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from watchdog.codec import from_json, to_json
-from watchdog.model import Incident, Json, Observation, Silence, TrackState, split_statement
+from watchdog.model import Incident, Json, Silence, TrackState, split_statement, statement_of
 from watchdog.text import clean_line
 
 _PACKED = {"counts": ("fails", "passes", "unknowns", "count"), "times": ("since", "last_at", "last_good_at")}
@@ -41,34 +41,29 @@ def track_from_text(text: str) -> TrackState:
     return from_json(TrackState, raw)
 
 
+_UNSET = {"unit": "", "at_least": False, "detail": "", "look_only": False}
+"""Fields that are stored only where they are set."""
+
+
 def incident_to_text(incident: Incident) -> str:
-    """An incident as text."""
-    return dump(to_json(incident))
+    """An incident as text: its subject in front of the summary, as every version wrote it."""
+    raw = to_json(incident)
+    raw["summary"] = statement_of(incident.subject, incident.summary)
+    if split_statement(raw["summary"], _named(raw)) == (incident.subject, incident.summary):
+        del raw["subject"]
+    return dump({name: value for name, value in raw.items() if name not in _UNSET or value != _UNSET[name]})
 
 
 def incident_from_text(text: str) -> Incident:
     """The incident that `incident_to_text` wrote."""
     raw = json.loads(text)
-    if "subject" not in raw:  # as older versions wrote it: with its subject in front of the summary
-        labels = raw["labels"]
-        named = labels.get("server") or labels.get("host") or labels.get("receiver") or ""
-        raw["subject"], raw["summary"] = split_statement(raw["summary"], named)
+    raw["subject"], raw["summary"] = split_statement(raw["summary"], raw.get("subject", _named(raw)))
     return from_json(Incident, raw)
 
 
-def facts_to_text(observation: Observation) -> str | None:
-    """The measurements of an observation and its subject, which stands among them, as text; None for neither."""
-    facts: dict[str, Json] = {name: round(value, 4) for name, value in observation.measurements.items()}
-    if observation.subject:
-        facts["subject"] = observation.subject
-    return dump(facts) if facts else None
-
-
-def facts_from_text(text: str | None) -> tuple[dict[str, float], str]:
-    """Measurements and subject, as `facts_to_text` wrote them."""
-    facts = json.loads(text) if text else {}
-    subject = facts.pop("subject", "")
-    return facts, subject
+def _named(raw: Json) -> str:
+    labels = raw["labels"]
+    return str(labels.get("server") or labels.get("host") or labels.get("receiver") or "")
 
 
 def silence_from_row(row: tuple[Any, ...]) -> Silence:

@@ -19,10 +19,11 @@ from watchdog.model import (
     Silence,
     TrackState,
     Verdict,
+    split_statement,
     statement_of,
 )
 from watchdog.store import files
-from watchdog.store.codec import facts_from_text, incident_from_text, load, silence_from_row, track_from_text
+from watchdog.store.codec import incident_from_text, load, silence_from_row, track_from_text
 from watchdog.store.writes import VERDICTS, depths
 from watchdog.text import clean_line
 
@@ -31,7 +32,7 @@ from watchdog.text import clean_line
 class Point:
     """One observation of the past. `at` in Unix seconds, `measurements` by name (units in the names).
 
-    `summary` does not name its `subject`; rows of older versions have no subject and name it in the summary.
+    `summary` does not name its `subject`.
     """
 
     at: float
@@ -238,7 +239,7 @@ class Reader:
             " ORDER BY id DESC LIMIT 1",
             (key,),
         ).fetchone()
-        return None if row is None else _point(row)
+        return None if row is None else _point(key, row)
 
     def history(self, key: str, since_at: float, until_at: float, limit: int = 100_000) -> tuple[Point, ...]:
         """Observations of `key` from `since_at` up to (not including) `until_at`, oldest first; the newest `limit`."""
@@ -247,7 +248,7 @@ class Reader:
             " AND at >= ? AND at < ? ORDER BY id DESC LIMIT ?",
             (key, since_at, until_at, limit),
         ).fetchall()
-        return tuple(_point(row) for row in reversed(rows))
+        return tuple(_point(key, row) for row in reversed(rows))
 
     def samples(self, key: str, since_at: float, until_at: float) -> tuple[Sample, ...]:
         """The numbers of the observations of `key` from `since_at` up to (not including) `until_at`, oldest first."""
@@ -343,7 +344,8 @@ class Reader:
         return tuple(sorted(found, key=lambda window: window.began_at))
 
 
-def _point(row: tuple[float, int, str, float, str, str | None]) -> Point:
-    at, verdict, reason, duration_s, summary, facts = row
-    measurements, subject = facts_from_text(facts)
-    return Point(at, VERDICTS[verdict], reason, duration_s, summary, measurements, subject)
+def _point(key: str, row: tuple[float, int, str, float, str, str | None]) -> Point:
+    at, verdict, reason, duration_s, statement, measurements = row
+    subject, summary = split_statement(statement, key.partition("/")[2].partition("/")[0])
+    numbers = load(measurements) if measurements else {}
+    return Point(at, VERDICTS[verdict], reason, duration_s, summary, numbers, subject)

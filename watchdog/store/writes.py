@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from watchdog.model import Incident, Json, Notification, Observation, Text, TrackState, Verdict
-from watchdog.store.codec import dump, facts_to_text, incident_to_text, track_to_text
+from watchdog.store.codec import dump, incident_to_text, track_to_text
 
 VERDICTS = (Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN)
 """Verdicts by the number they are stored under."""
@@ -78,8 +78,10 @@ def _observe(connection: sqlite3.Connection, observation: Observation) -> None:
         VERDICTS.index(observation.verdict),
         observation.reason,
         round(observation.duration_s, 4),
-        observation.phrase[:SUMMARY_LIMIT],
-        facts_to_text(observation),
+        observation.statement[:SUMMARY_LIMIT],
+        dump({name: round(value, 4) for name, value in observation.measurements.items()})
+        if observation.measurements
+        else None,
     )
     sql = "INSERT INTO observations SELECT NULL, id, ?, ?, ?, ?, ?, ? FROM keys WHERE key = ?"
     if connection.execute(sql, (*facts, observation.key)).rowcount == 0:
