@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from watchdog.engines.metrics import EngineSample, read_metrics
@@ -132,3 +134,27 @@ def test_loaded_models_are_read_per_kind_of_server() -> None:
 def test_a_plain_list_of_models_says_nothing_about_memory(path: str, payload: object) -> None:
     """A gateway that answers any path with its models is no on-demand server."""
     assert loaded_models(path, payload) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "running"),
+    [
+        ('vllm:num_requests_running{engine="0",model="a}b, \\"c\\" {d"} 3 1700000000000', 3),
+        ('vllm:num_requests_running { engine = "0" , } 3e0', 3),
+        ("vllm:num_requests_running\t3", 3),
+        ('vllm:num_requests_running{engine="0" 3', None),
+        ("vllm:num_requests_running{engine=0} 3", None),
+        ("vllm:num_requests_running NaN", None),
+        ("vllm:num_requests_running three", None),
+        ("vllm:num_requests_running", None),
+    ],
+)
+def test_a_line_is_read_as_the_text_format_has_it_or_not_at_all(line: str, running: float | None) -> None:
+    assert _read(line, "vllm:num_requests_waiting 1").running == running
+
+
+def test_a_hostile_line_takes_no_longer_than_reading_it() -> None:
+    for labels in ("}" * 1_000_000 + " y z", 'b="' * 300_000, " " * 1_000_000, 'b="' + "\\" * 1_000_000):
+        started = time.perf_counter()
+        read_metrics(f"vllm:num_requests_running{{{labels}}} 1".encode())
+        assert time.perf_counter() - started < 2

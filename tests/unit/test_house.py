@@ -47,12 +47,35 @@ def test_the_command_line_imports_neither_apprise_nor_asyncssh_nor_a_web_server(
 
 
 @pytest.mark.parametrize("module", ["watchdog.daemon", "watchdog.ssh", "watchdog.checks.kernel_log"])
-def test_the_daemon_imports_no_apprise_no_rich_table_and_no_ssh_server(module: str) -> None:
-    heavy = ("apprise", "asyncssh.sftp_server", "aiohttp.web", "rich.table", "watchdog.demo.rig")
-    start = f"import sys; from watchdog.cli.run import without_rich; without_rich(); import {module}"
-    code = f"{start}; print([name for name in {heavy!r} if name in sys.modules])"
+def test_the_daemon_imports_no_apprise_no_web_server_and_no_ssh_server(module: str) -> None:
+    heavy = ("apprise", "asyncssh.sftp_server", "aiohttp.web", "watchdog.demo.rig")
+    code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_patches_ssl_or_the_table_of_modules(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assigned = [
+        target
+        for node in ast.walk(tree)
+        for target in (
+            *(node.targets if isinstance(node, ast.Assign | ast.Delete) else ()),
+            *([node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else ()),
+        )
+    ]
+    patched = [name for target in assigned if re.match(r"ssl\.|sys\.modules\b", name := ast.unparse(target))]
+    called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    changed = [name for name in called if re.match(r"sys\.modules\.(?!get$|keys$)", name)]
+    set_on = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"setattr", "delattr"}
+        and re.match(r"ssl\b|sys\b", ast.unparse(node.args[0]))
+    ]
+    assert patched + changed + set_on == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,6 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     import asyncio
 
     hang_ups = keep_hang_ups()
-    without_rich()
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StateVersionError, StoreError
     from watchdog.loading import load as load_file
@@ -92,11 +90,3 @@ def keep_hang_ups() -> list[int]:
     noted: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, _frame: noted.append(number))
     return noted
-
-
-def without_rich() -> None:
-    """Keep structlog from loading rich, which it does wherever rich is installed, for tracebacks we do not print.
-
-    That is 5 MiB the daemon can do without (design §11). Call it before structlog is first imported.
-    """
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an import is refused

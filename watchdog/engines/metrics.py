@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.util import find_spec, module_from_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from watchdog.engines.table import ENGINES, NIM, RANK_LABELS, REPLICA_LABELS, VLLM, Engine
 from watchdog.model import Json
@@ -136,6 +134,8 @@ def from_json(value: Json) -> EngineSample | None:
 # From the body of a metrics scrape to an `EngineSample`.
 
 _STARTED = "process_start_time_seconds"
+_LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_ESCAPE = re.compile(r"\\([n\\\"])")
 _MOST_LINES = 5000
 _BY_NAME: dict[str, tuple[Engine, str]] = {
     prefix + name: (engine, name) for engine in ENGINES for prefix in engine.prefixes for name in engine.names
@@ -150,7 +150,8 @@ def read_metrics(body: bytes) -> EngineSample | None:
     for line in body.decode("utf-8", "replace").split("\n"):
         name = _name_of(line)
         if name == _STARTED:
-            started_at = next((value for _, value in _parse(line)), started_at)
+            started = _series_in(line)
+            started_at = started[1] if started else started_at
             continue
         known = _BY_NAME.get(name) or _fork(name)
         if known is None:
@@ -159,8 +160,8 @@ def read_metrics(body: bytes) -> EngineSample | None:
         if picked > _MOST_LINES:
             break
         engine, short = known
-        for labels, value in _parse(line):
-            by_engine.setdefault(engine.name, (engine, []))[1].append(Reading(short, labels, value))
+        if (series := _series_in(line)) is not None:
+            by_engine.setdefault(engine.name, (engine, []))[1].append(Reading(short, *series))
     if not by_engine:
         return None
     engine, readings = max(by_engine.values(), key=lambda found: (found[0] is not NIM, len(found[1])))
@@ -182,36 +183,22 @@ def _fork(name: str) -> tuple[Engine, str] | None:
     return None
 
 
-def _parse(line: str) -> Iterator[tuple[Mapping[str, str], float]]:
+def _series_in(line: str) -> tuple[Mapping[str, str], float] | None:
+    """The labels and the finite value of one line of the Prometheus text format; None for anything else."""
+    head, brace, tail = line.rpartition("}")  # no regular expression: a hostile line must not take long
+    if "{" in tail:
+        return None
+    words = tail.split() if brace else tail.split()[1:]
+    labels: dict[str, str] = {}
+    place, text = 0, head.partition("{")[2].rstrip()
+    while place < len(text):
+        pair = _LABEL.match(text, place)
+        if pair is None:
+            return None
+        labels[pair[1]] = _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], pair[2])
+        place = pair.end()
     try:
-        for family in _parser()(line):
-            for sample in family.samples:
-                value = float(sample.value)
-                if math.isfinite(value):
-                    yield sample.labels, value
-    except (ValueError, OverflowError, IndexError, KeyError):
-        return
-
-
-@cache
-def _parser() -> Callable[[str], Iterable[Any]]:
-    """The parser of `prometheus-client`, without the rest of that package: web servers and registries, 2 MiB."""
-    if "prometheus_client" in sys.modules:
-        return _imported_parser()
-    found = find_spec("prometheus_client")
-    if found is None:
-        raise ModuleNotFoundError("prometheus_client is not installed")
-    # A stand-in whose own code did not run: its modules are found through it. Who needs the package imports it anew.
-    sys.modules["prometheus_client"] = module_from_spec(found)
-    try:
-        return _imported_parser()
-    finally:
-        del sys.modules["prometheus_client"]
-
-
-def _imported_parser() -> Callable[[str], Iterable[Any]]:
-    from prometheus_client.parser import (  # noqa: PLC0415 - only servers with metrics need it
-        text_string_to_metric_families,
-    )
-
-    return text_string_to_metric_families
+        value = float(words[0])
+    except (IndexError, ValueError):
+        return None
+    return (labels, value) if math.isfinite(value) else None

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from watchdog.kernlog.lines import MISSED_MESSAGE_ID, Origin, journal_message, journal_origin
 from watchdog.model import Json
 
-_MISSED = "e9bf28e6e834481bb6f48f548ad13606"
 _MARKS = {
     "d93fb3c9c24d451a97cea615ce59c00b": "stopped",
     "f77379a8490b408bbe5f6940505a777b": "started",
@@ -79,7 +79,7 @@ def parse_journal(line: bytes) -> Record | None:
     wall, received = _number(fields.get("__REALTIME_TIMESTAMP")), _number(fields.get("__MONOTONIC_TIMESTAMP"))
     if not isinstance(cursor, str) or not isinstance(boot, str) or wall is None or received is None:
         return None
-    message = _text(fields.get("MESSAGE", ""))
+    message = journal_message(fields.get("MESSAGE", ""), "backslashreplace")
     kind = _kind(fields)
     if kind is RecordKind.MARK:
         message = _MARKS[fields["MESSAGE_ID"]]
@@ -99,9 +99,9 @@ def parse_journal(line: bytes) -> Record | None:
 def _kind(fields: dict[str, Json]) -> RecordKind:
     transport, message_id = fields.get("_TRANSPORT"), fields.get("MESSAGE_ID")
     if transport == "kernel":
-        genuine = fields.get("SYSLOG_FACILITY", "0") == "0" and fields.get("SYSLOG_IDENTIFIER") == "kernel"
+        genuine = journal_origin(fields) is Origin.KERNEL and fields.get("SYSLOG_IDENTIFIER") == "kernel"
         return RecordKind.KERNEL if genuine else RecordKind.USERSPACE
-    if transport == "driver" and message_id == _MISSED:
+    if transport == "driver" and message_id == MISSED_MESSAGE_ID:
         return RecordKind.MISSED
     # logind's announcement has the transport "journal"; that it comes from root is part of the reader's request.
     if isinstance(message_id, str) and message_id in _MARKS and transport in {"driver", "journal"}:
@@ -111,18 +111,6 @@ def _kind(fields: dict[str, Json]) -> RecordKind:
 
 def _number(value: Json) -> int | None:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
-
-
-def _text(value: Json) -> str | None:
-    """MESSAGE in any of its forms as text; None when it is null or of no known form."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        return None
-    if all(isinstance(item, int) and 0 <= item <= 255 for item in value):
-        return bytes(value).decode("utf-8", "backslashreplace")
-    parts = [_text(item) for item in value]
-    return "\n".join(part for part in parts if part is not None) if any(part is not None for part in parts) else None
 
 
 def records_between(earlier: str, later: str) -> int | None:

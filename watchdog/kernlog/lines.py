@@ -336,10 +336,10 @@ def _json_line(text: str) -> KernelLine | None:
     if not isinstance(entry, dict):
         return None
     if "MESSAGE" not in entry and "msg" in entry:
-        return KernelLine(journal_message(entry["msg"]), None, _seconds(entry.get("time"), 1.0), Origin.KERNEL)
+        return KernelLine(journal_message(entry["msg"]) or "", None, _seconds(entry.get("time"), 1.0), Origin.KERNEL)
     boot = entry.get("_BOOT_ID")
     return KernelLine(
-        journal_message(entry.get("MESSAGE")),
+        journal_message(entry.get("MESSAGE")) or "",
         _seconds(entry.get("__REALTIME_TIMESTAMP"), 1e6),
         _seconds(entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP"), 1e6),
         journal_origin(entry),
@@ -347,15 +347,19 @@ def _json_line(text: str) -> KernelLine | None:
     )
 
 
-def journal_message(value: Any) -> str:
-    """The text of a journal field: a string, a list of byte values, a list of strings, or null (then empty)."""
+def journal_message(value: Any, errors: str = "replace") -> str | None:
+    """The text of a journal field: a string, a list of byte values or a list of these; None for null and others.
+
+    Bytes that are not UTF-8 are decoded as `errors` says.
+    """
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        return ""
-    if value and all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= 255 for item in value):
-        return bytes(value).decode("utf-8", "replace")
-    return "\n".join(journal_message(item) for item in value if isinstance(item, str | list))
+        return None
+    if all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= 255 for item in value):
+        return bytes(value).decode("utf-8", errors)
+    parts = [part for item in value if (part := journal_message(item, errors)) is not None]
+    return "\n".join(parts) if parts else None
 
 
 def journal_origin(entry: Mapping[str, Any]) -> Origin:
