@@ -11,6 +11,8 @@ from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import Reply
 from watchdog.completion.text import split_thinking
 from watchdog.completion.verdict import End
+from watchdog.model import Severity
+from watchdog.reasons import ServerReason
 
 
 def _plain(message: Any, finish: Any = "length", end: End = End.COMPLETE, **more: Any) -> Judgement:
@@ -46,6 +48,7 @@ def _stream(*events: bytes, end: End = End.COMPLETE, content_type: str = "text/e
         ({"content": "", "reasoning_content": " these"}, "", " these"),
         ({"content": None, "thinking": "Hm"}, "", "Hm"),
         ({"content": None, "reasoning": "Hm", "reasoning_content": "Hm"}, "", "Hm"),
+        ({"content": None, "reasoning": "Hm", "reasoning_content": "\n"}, "", "Hm"),
         ({"content": [{"type": "text", "text": "o"}, {"type": "text", "text": "k"}]}, "ok", ""),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]}, "", "Hm"),
         ({"content": None, "refusal": "I cannot."}, "I cannot.", ""),
@@ -117,6 +120,12 @@ def test_a_usage_of_zero_does_not_outweigh_text() -> None:
     """LM Studio counts 0/0/0 although there is text."""
     judged = _plain({"content": "ok"}, "stop", usage={"completion_tokens": 0})
     assert (judged.reason.value, judged.completion_tokens) == ("ok", 0)
+
+
+@pytest.mark.parametrize("counted", ["5", [], {}, True, 5.0, None])
+def test_a_token_count_that_is_no_whole_number_is_no_count(counted: Any) -> None:
+    judged = _plain({"content": "ok"}, "stop", usage={"completion_tokens": counted})
+    assert (judged.reason.value, judged.completion_tokens) == ("ok", None)
 
 
 def test_a_role_chunk_alone_is_not_a_token() -> None:
@@ -199,6 +208,10 @@ def test_crlf_missing_spaces_and_missing_empty_lines_are_read() -> None:
     assert _stream(body.replace(b"\r\n", b"\r")).text == "ök"
 
 
+def test_a_byte_order_mark_costs_a_stream_nothing() -> None:
+    assert _stream(b"\xef\xbb\xbf" + _chunk({"content": "o"}), _chunk({"content": "k"}, "stop")).text == "ok"
+
+
 def test_a_last_event_without_a_line_break_counts() -> None:
     assert _stream(_chunk({"content": "ok"}, "stop").rstrip()).reason.value == "ok"
 
@@ -244,3 +257,11 @@ def test_many_thousand_pieces_still_give_the_finish() -> None:
 )
 def test_thinking_is_split_from_text(content: str, text: str, reasoning: str) -> None:
     assert split_thinking(content) == (text, reasoning)
+
+
+def test_only_a_pass_and_a_sleeping_model_are_mere_news_and_all_but_three_troubles_page() -> None:
+    news = {ServerReason.OK, ServerReason.ASLEEP}
+    warnings = {ServerReason.GARBAGE, ServerReason.LOADING, ServerReason.BUSY}
+    for reason in ServerReason:
+        expected = Severity.INFO if reason in news else Severity.WARN if reason in warnings else Severity.PAGE
+        assert reason.row.severity is expected, reason

@@ -11,7 +11,7 @@ from watchdog.model import Json
 
 # Where the generated text can be in a message or a delta, over all engines.
 
-_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _TEXT_KEYS = ("text", "content", "refusal", "thinking", "reasoning", "summary")
 _DEPTH = 8
 _INVISIBLE = ("Cc", "Cf")
@@ -31,13 +31,9 @@ def pieces_of(message: Json) -> Pieces:
     if not isinstance(message, dict):
         return Pieces()
     content, reasoning = _content(message.get("content"))
-    for field in _REASONING_FIELDS:
-        found = _flatten(message.get(field))
-        if found:
-            reasoning += found
-            break
-    else:
-        reasoning += _flatten(message.get("reasoning_details"))
+    found = [text for field in _REASONING_FIELDS if (text := _flatten(message.get(field)))]
+    # Engines repeat the same text in several fields: take one, and never a blank one before one with text.
+    reasoning += next((text for text in found if not is_blank(text)), found[0] if found else "")
     refusal = message.get("refusal")
     return Pieces(content, reasoning, refusal if isinstance(refusal, str) else "", _calls_tool(message))
 
