@@ -36,9 +36,9 @@ def _settings(server: LlmServer, **more: Any) -> ServerSettings:
     return ServerSettings(name="deepseek", base_url=server.url, **{**defaults, **more})
 
 
-async def _run(settings: ServerSettings, memory: Any = None) -> CheckResult:
+async def _run(settings: ServerSettings, memory: Any = None, now: float = 1000.0) -> CheckResult:
     async with ChatClient() as client:
-        return await GenerationCheck(settings, client).run(memory, 1000.0)
+        return await GenerationCheck(settings, client).run(memory, now)
 
 
 def _main(result: CheckResult) -> Observation:
@@ -117,6 +117,8 @@ async def test_an_instant_stop_is_resent_once_and_both_attempts_are_evidence() -
         assert len(server.asked()) == 2
     assert (passed.reason, passed.measurements["resent"]) == ("ok", 1)
     assert [item.text.split(":")[0] for item in passed.evidence] == ["attempt 1", "attempt 2"]
+    assert passed.summary.endswith(", after one resend")
+    assert "resend" not in failed.summary
     assert (failed.reason, failed.verdict, len(failed.evidence)) == ("instant_stop", Verdict.FAIL, 2)
 
 
@@ -192,9 +194,15 @@ async def test_without_metrics_busy_and_hung_cannot_be_told_apart_and_that_is_sa
         first = await _run(_settings(server))
         second = await _run(_settings(server), first.memory)
         looked = [request.path for request in server.requests if "metrics" in request.path]
-    assert "cannot tell busy from hung" in _main(first).summary
-    assert "cannot tell busy from hung" in _main(second).summary
+    assert _main(first).summary.endswith("cannot tell busy from hung: the metrics gave HTTP 404")
+    assert _main(second).summary.endswith("cannot tell busy from hung: no metrics")
     assert looked == ["/metrics", "/v1/metrics", "/prometheus/metrics"]
+
+
+async def test_metrics_that_are_still_awaited_when_the_probe_ends_are_told_as_no_answer() -> None:
+    async with LlmServer(routes(recorded("nginx-504"), metrics=silence)) as server:
+        observation = _main(await _run(_settings(server)))
+    assert observation.summary.endswith("cannot tell busy from hung: the metrics gave no answer")
 
 
 async def test_a_gateway_that_gave_up_is_decided_by_the_counters() -> None:
@@ -219,13 +227,33 @@ async def test_metrics_are_found_where_each_engine_keeps_them_and_remembered() -
     assert set(looked[3:]) == {"/prometheus/metrics"}
 
 
-async def test_long_requests_that_stand_still_while_the_probe_passes_fail_the_progress_check() -> None:
+async def test_metrics_that_moved_are_looked_for_again() -> None:
+    """Another engine at the same address keeps its metrics elsewhere; without them busy and hung look the same."""
+    place = {"metrics": "/metrics"}
+
+    async def play(request: Request, writer: asyncio.StreamWriter) -> None:
+        metrics = _scrape(0, 0, 7) if request.path == place["metrics"] else reply_with("", 404)
+        await (OK if "chat" in request.path else metrics)(request, writer)
+
+    memory: Any = None
+    found: list[bool] = []
+    async with LlmServer(play) as server:
+        for now in (1000.0, 1120.0, 1120.0 + 3600.0):
+            result = await _run(_settings(server), memory, now)
+            memory = result.memory if result.memory is not None else memory
+            found.append(any(o.key == "progress/deepseek" for o in result.observations))
+            place["metrics"] = "/v1/metrics"
+    assert found == [True, False, True]
+
+
+@pytest.mark.parametrize("running", [1, 2])
+async def test_long_requests_that_stand_still_while_the_probe_passes_fail_the_progress_check(running: int) -> None:
     """The counter moves by our own tokens during a probe, so only the time between two probes is evidence."""
     tokens = iter(range(0, 10_000, 5))
     state = {"tokens": 0}
 
     async def metrics(request: Request, writer: asyncio.StreamWriter) -> None:
-        await _scrape(2, 0, state["tokens"])(request, writer)
+        await _scrape(running, 0, state["tokens"])(request, writer)
 
     async def chat(request: Request, writer: asyncio.StreamWriter) -> None:
         state["tokens"] = next(tokens)
@@ -241,7 +269,10 @@ async def test_long_requests_that_stand_still_while_the_probe_passes_fail_the_pr
             if round_number == 3:
                 state["tokens"] = next(tokens)
     assert [o.verdict.value for o in found] == ["pass", "fail", "fail", "fail", "pass"]
-    assert "between 3 probes" in found[3].summary
+    assert found[3].summary == (
+        f"short requests pass, but {running} running ones stand still: "
+        "generation_tokens_total has not moved between 3 probes"
+    )
     assert json.loads(json.dumps(memory)) == memory
 
 

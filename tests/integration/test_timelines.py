@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from tests.support.clock import settle
 from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
 from watchdog.model import Maintenance, Phase, Severity, Silence, Verdict
 from watchdog.policy import AlertPlan
@@ -42,6 +45,30 @@ async def test_two_misses_and_a_pass_say_nothing(tmp_path: Path) -> None:
         for verdict in (Verdict.FAIL, Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.FAIL, Verdict.PASS):
             await station.look(observed(verdict))
         assert station.sinks["phone"].kinds == []
+
+
+async def test_the_reasons_of_an_incident_are_those_of_its_failures_only(tmp_path: Path) -> None:
+    """That we were blind between two strikes is no reason of the trouble."""
+    async with Station(tmp_path) as station:
+        for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.FAIL, Verdict.FAIL):
+            await station.look(observed(verdict))
+        (incident,) = station.ingest.open_incidents
+        assert incident.reasons == ("no_token",)
+
+
+async def test_every_change_of_an_incident_is_logged_and_noticed_once(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        noticed: list[tuple[str, str]] = []
+        station.ingest.noticed = lambda incident, change: noticed.append((incident.key, change.value))
+        with capture_logs() as logs:
+            for verdict in (Verdict.FAIL,) * 4 + (Verdict.PASS,) * 3:
+                await station.look(observed(verdict))
+        told = [(line["event"], line["key"], line["receivers"]) for line in logs if "incident " in line["event"]]
+        assert told == [
+            ("incident opened", KEY, {"phone": "first"}),
+            ("incident resolved", KEY, {"phone": "ended"}),
+        ]
+        assert noticed == [(KEY, "opened"), (KEY, "resolved")]
 
 
 @pytest.mark.parametrize("stop_after", range(9))
@@ -388,6 +415,43 @@ async def test_a_receiver_that_fails_for_long_is_told_to_the_others(tmp_path: Pa
         await station.pass_time(1200)
         assert mail.kinds[-1] == "RESOLVED"
         assert phone.kinds == ["NEW"]
+
+
+async def test_a_receiver_is_not_called_unreachable_before_it_has_failed_for_five_minutes(tmp_path: Path) -> None:
+    async with Station(tmp_path, configuration(receiver("phone"), receiver("mail"))) as station:
+        phone, mail = station.sinks["phone"], station.sinks["mail"]
+        for outage in (1, 2):
+            phone.broken = True
+            await station.look(line_seen(device=f"0000:0{outage}:00.0"))
+            await station.pass_time(299, step_s=13)
+            assert phone.tried >= 5
+            assert [title for title in mail.titles if "phone cannot be reached" in title] == []
+            phone.broken = False
+            await station.pass_time(600)
+            assert len(phone.accepted) == outage
+
+
+async def test_a_receiver_that_rests_costs_nothing_until_its_rest_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Station(tmp_path) as station:
+        phone, clock = station.sinks["phone"], station.clock
+        phone.broken = True
+        await station.look(line_seen())
+        await station.pass_time(60)
+        tried = phone.tried
+        sleep = clock.sleep
+        sleeps: list[float] = []
+
+        def counted(duration_s: float) -> Coroutine[None, None, None]:
+            sleeps.append(duration_s)
+            return sleep(duration_s)
+
+        monkeypatch.setattr(clock, "sleep", counted)
+        await settle(200)
+        assert (phone.tried, sleeps) == (tried, [])
+        await station.pass_time(60)
+        assert phone.tried > tried
 
 
 async def test_a_message_that_is_always_refused_blocks_no_other(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.llm_server import RESPONSES, expectation, recorded_names
 from watchdog.completion.error_body import complaint_of, reason_of
 from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
-from watchdog.completion.sse import EventReader
+from watchdog.completion.sse import Broken, Done, EventReader
 from watchdog.completion.verdict import End
 from watchdog.engines.metrics import as_json, from_json, read_metrics
 from watchdog.engines.movement import compare
@@ -27,6 +28,24 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=5),
     max_leaves=20,
 )
+
+_TEXTS = ["ok", "4", "The answer is four.", "日本", "<think>Hm", "<think>Hm</think>four", "0000", "\ufffd"]
+_BLANKS = [None, "", " ", "\n\n", "\u200b", "\x00"]
+_FIELDS = st.sampled_from(_TEXTS) | st.sampled_from(_BLANKS)
+_MESSAGES = st.fixed_dictionaries(
+    {"role": st.just("assistant")},
+    optional=dict.fromkeys(("content", "reasoning", "reasoning_content", "refusal"), _FIELDS),
+)
+_COUNTS = st.none() | st.fixed_dictionaries({"completion_tokens": st.integers(0, 9)})
+_FINISHES = st.sampled_from(["stop", "length", None])
+
+
+def _reply(message: object, finish: str | None = "stop", usage: object = None) -> dict[str, object]:
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+
+
+_REPLIES = st.builds(_reply, _MESSAGES, _FINISHES, _COUNTS)
 
 
 def _judge(status: int, content_type: str, pieces: list[bytes], end: End) -> Judgement:
@@ -79,7 +98,9 @@ def test_any_events_give_the_same_judgement_byte_by_byte(events: list[bytes]) ->
     assert _judge(200, "text/event-stream", [bytes([b]) for b in body], End.COMPLETE) == whole
 
 
-@given(_JSON, st.integers(200, 599))
+@given(_JSON | _REPLIES | st.builds(_reply, _JSON), st.integers(200, 299) | st.integers(200, 599))
+@example(_reply({"content": "ok"}), 200)
+@example(_reply({"content": "ok"}), 500)
 @settings(max_examples=400, deadline=None)
 def test_any_json_gives_a_judgement_and_passes_only_with_text(value: object, status: int) -> None:
     judged = _judge(status, "application/json", [json.dumps(value).encode()], End.COMPLETE)
@@ -88,6 +109,24 @@ def test_any_json_gives_a_judgement_and_passes_only_with_text(value: object, sta
         assert judged.alive
         assert status < 300
         assert isinstance(value, dict)
+        assert judged.text or judged.reasoning or "call" in json.dumps(value)
+
+
+@given(_MESSAGES, _FINISHES, _COUNTS, st.booleans())
+@example({"role": "assistant", "content": "ok"}, "stop", None, True)
+@example({"role": "assistant", "content": ""}, "stop", None, True)
+@settings(max_examples=100, deadline=None)
+def test_a_whole_reply_passes_if_and_only_if_it_holds_text(
+    message: dict[str, object], finish: str | None, usage: object, streamed: bool
+) -> None:
+    body = json.dumps(_reply(message, finish, usage)).encode()
+    if streamed:
+        body = b"data: " + body.replace(b'"message"', b'"delta"') + b"\n\ndata: [DONE]\n\n"
+    judged = _judge(200, "text/event-stream" if streamed else "application/json", [body], End.COMPLETE)
+    has_text = any(value in _TEXTS for value in message.values())
+    assert (judged.reason in PASSING) is has_text
+    assert bool(judged.text or judged.reasoning) is has_text
+    assert judged.alive or not has_text
 
 
 @given(st.binary(max_size=300), st.integers(300, 599))
@@ -129,6 +168,38 @@ def test_any_bytes_are_read_as_events_without_an_exception(data: bytes) -> None:
     reader = EventReader()
     list(reader.feed(data))
     list(reader.end())
+
+
+_EVENTS = st.lists(
+    st.sampled_from(
+        ['data: {"n": 1}', "event: error\ndata: \"boom\"", 'data: {"n":\ndata: 2}', ": comment", "data: no JSON",
+         'id: 7\ndata: "id"', "data: [DONE]"]
+    ),
+    min_size=1,
+    max_size=5,
+)  # fmt: skip
+
+
+def _read(pieces: list[bytes]) -> list[tuple[str, str]]:
+    reader = EventReader()
+    found = [event for piece in pieces for event in reader.feed(piece)] + list(reader.end())
+    return [(name, event.text if isinstance(event, Broken) else _said(event)) for name, event in found]
+
+
+def _said(event: object) -> str:
+    return "done" if isinstance(event, Done) else repr(event)
+
+
+@given(_EVENTS, st.sampled_from(["\r\n", "\r", "\n"]), st.sets(st.integers(0, 200)))
+@example(['event: error\ndata: {"n":\ndata: 2}'], "\r\n", set(range(200)))
+@settings(max_examples=100, deadline=None)
+def test_events_are_the_same_whatever_ends_their_lines_and_wherever_they_are_split(
+    events: list[str], line_end: str, cuts: set[int]
+) -> None:
+    text = "\n\n".join(events) + "\n\n"
+    body = text.replace("\n", line_end).encode()
+    at = sorted(cut for cut in {*cuts, 0, len(body)} if cut <= len(body))
+    assert _read([body[a:b] for a, b in itertools.pairwise(at)]) == _read([text.encode()])
 
 
 _LINES = st.lists(

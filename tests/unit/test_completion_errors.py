@@ -29,6 +29,7 @@ _JSON_CASES: list[tuple[int, Any, str]] = [
     (403, _error("key not allowed to access model. This key can only access models=['a']"), "auth"),
     (400, _error("No connected db.", type="no_db_connection", param=None, code="400"), "auth"),
     (400, _error("Authentication Error, Invalid proxy server token passed", type="auth_error", code="400"), "auth"),
+    (422, {"detail": "Missing API key"}, "auth"),
     # the model
     (404, {"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "code": 404},
      "unknown_model"),
@@ -46,6 +47,8 @@ _JSON_CASES: list[tuple[int, Any, str]] = [
      "unknown_model"),
     (400, {"error": "could not find real modelID for x"}, "unknown_model"),
     (422, {"detail": "Model x is not loaded"}, "unknown_model"),
+    (500, _error("The model `x` does not exist.", code=500), "server_error"),  # its own trouble, not our name for it
+    (501, {"error": "model 'x' not found"}, "bad_request"),
     # our request
     (400, _error("This model's maximum context length is 16 tokens. However, you requested 20.", code=400),
      "bad_request"),
@@ -120,6 +123,11 @@ _JSON_CASES: list[tuple[int, Any, str]] = [
     (200, _error("boom", type="BadRequestError", code=400), "bad_request"),
     (200, {"object": "error", "message": "x", "type": "InternalServerError", "code": 500}, "server_error"),
     (200, {"detail": "Internal failure"}, "server_error"),
+    (200, _error("slow down", code="429"), "busy"),
+    (200, _error("slow down", code="²²²"), "server_error"),  # digits to Python, and yet no number
+    (200, {"message": "Invalid API key"}, "auth"),
+    (200, {"message": "Model is loading"}, "loading"),
+    (200, {"message": "Welcome"}, "malformed"),
     (200, {"error": None, "choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}, "ok"),
     (200, {"error": {}, "choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}, "ok"),
 ]  # fmt: skip
@@ -163,6 +171,23 @@ _TEXT_CASES: list[tuple[int, str, str]] = [
 @pytest.mark.parametrize(("status", "body", "reason"), _TEXT_CASES)
 def test_a_body_that_is_no_json_gives_its_reason(status: int, body: str, reason: str) -> None:
     assert _reason(status, body.encode(), "text/html" if body.startswith("<") else "text/plain") == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "statuses"),
+    [
+        ("bad_request", (400, 406, 411, 412, 413, 414, 415, 418, 422, 431)),
+        ("auth", (401, 402, 403, 407)),
+        ("not_found", (300, 301, 302, 303, 307, 308, 399, 404, 405, 410, 501)),
+        ("gateway_timeout", (408, 499, 504, 524, 598, 599)),
+        ("server_error", (424, 500, 505, 507, 508, 511)),
+        ("loading", (425,)),
+        ("busy", (429, 529)),
+        ("upstream_down", (502, 503, 520, 521, 522, 523, 525, 526, 527, 530)),
+    ],
+)
+def test_a_status_alone_gives_its_reason(reason: str, statuses: tuple[int, ...]) -> None:
+    assert {status: _reason(status, b"") for status in statuses} == dict.fromkeys(statuses, reason)
 
 
 def test_an_error_inside_a_choice_is_an_error_although_the_status_says_200() -> None:

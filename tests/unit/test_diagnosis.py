@@ -27,8 +27,9 @@ from tests.support.scenes import (
     vitals,
 )
 from watchdog.diagnosis import HOST_SIGNATURES, SERVER_SIGNATURES, Fact, HostView, Scene, Seen, Signature, diagnose
+from watchdog.diagnosis.extract import server_facts
 from watchdog.diagnosis.match import matching
-from watchdog.model import Confidence, Diagnosis, Observation, Severity, Verdict
+from watchdog.model import Confidence, Diagnosis, Evidence, Observation, Severity, Verdict
 from watchdog.vitals import Bounds, Gpu, GpuTool
 
 TABLES = {"server": SERVER_SIGNATURES, "host": HOST_SIGNATURES}
@@ -470,3 +471,19 @@ def test_any_mixture_of_evidence_gives_words_that_claim_no_death_of_what_lives(
         assert reason in {"unreachable", "no_reply"}
         unreached = [one for one in hosts if one.vitals is not None and one.vitals.verdict is Verdict.UNKNOWN]
         assert unreached
+
+
+@pytest.mark.parametrize(("status", "opens"), [(200.0, True), (201.0, False), (500.0, False), (None, False)])
+def test_a_reply_under_http_200_proves_that_http_is_up(status: float | None, *, opens: bool) -> None:
+    facts = server_facts(scene(probe("empty", None if status is None else {"http_status": status})))
+    assert (Fact.HTTP_UP in facts) is opens
+    if opens:
+        assert facts[Fact.HTTP_UP].words == "the HTTP reply opens"
+
+
+def test_evidence_names_the_clock_of_its_host_only_where_that_is_known_to_be_off() -> None:
+    said = (Evidence(SINCE, "head kernel", "a line"),)
+    for view in (host("head"), host("head", vitals=unread("head")), seen("head")):
+        assert view.noted(said) == said
+    (noted,) = seen("head", clock_offset_s=-90.0).noted(said)
+    assert (noted.at, noted.source) == (SINCE, "head kernel (its clock -90 s)")

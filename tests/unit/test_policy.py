@@ -174,6 +174,8 @@ def test_an_end_goes_to_everyone_who_was_told_whatever_is_silent() -> None:
     [
         ({"server": "deepseek"}, True),
         ({"server": "deep*"}, True),
+        ({"server": "other*"}, False),
+        ({"host": "gpu*"}, False),
         ({"check": "generation"}, True),
         ({"severity": "page", "server": "*"}, True),
         ({"host": "head"}, False),

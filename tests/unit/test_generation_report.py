@@ -1,0 +1,66 @@
+"""From what one probe saw to observations, without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
+from watchdog.completion.judgement import Judgement
+from watchdog.config import ServerSettings
+from watchdog.engines.metrics import EngineSample, as_json
+from watchdog.engines.movement import Change, Movement
+from watchdog.model import Verdict
+from watchdog.reasons import ServerReason
+
+SERVER = ServerSettings(name="deepseek", base_url="http://192.0.2.10:8000/v1")
+UNKNOWN = Change(movement=Movement.UNKNOWN)
+
+
+def outcome(reason: ServerReason = ServerReason.OK, change: Change = UNKNOWN, **more: Any) -> ProbeOutcome:
+    judged = Judgement(reason=reason, alive=True if reason is ServerReason.OK else None)
+    values: dict[str, Any] = {"judgement": judged, "attempts": (judged,), "resent": 0, "model": "m", "change": change}
+    values |= {"before": None, "after": None, "trouble": "", "window_s": 0.0, "duration_s": 0.5, "at": 1000.0}
+    return ProbeOutcome(**{**values, **more})
+
+
+def test_what_a_passing_probe_did_not_measure_is_left_out() -> None:
+    """A reply that is no stream has no speeds, and often no token count."""
+    measured = generation_observation(SERVER, outcome()).measurements
+    assert set(measured) == {"duration_s", "resent"}
+    assert all(type(value) is float for value in measured.values())
+
+
+@pytest.mark.parametrize(("made_since", "alive"), [(7.0, True), (0.0, None)])
+def test_an_engine_that_restarted_during_the_probe_lives_once_it_has_made_a_token(
+    made_since: float, alive: bool | None
+) -> None:
+    change = Change(movement=Movement.RESET, counter="generation_tokens_total", before=900.0, after=made_since)
+    assert outcome(ServerReason.NO_REPLY, change).alive is alive
+
+
+@pytest.mark.parametrize(
+    ("reason", "resent", "summary"),
+    [
+        (ServerReason.OK, 0, "text in 0.00 s"),
+        (ServerReason.OK, 1, "text in 0.00 s, after one resend"),
+        (ServerReason.RESET, 0, "the connection was closed before any reply"),
+        (ServerReason.RESET, 1, "the connection was closed before any reply"),
+    ],
+)
+def test_a_summary_says_no_more_than_is_known_and_a_resend_only_where_it_helped(
+    reason: ServerReason, resent: int, summary: str
+) -> None:
+    assert generation_observation(SERVER, outcome(reason, resent=resent)).summary == summary
+
+
+def test_a_replica_that_stands_still_alone_is_named() -> None:
+    def sample(first: float, second: float) -> EngineSample:
+        live = {"0": {"tokens": first}, "1": {"tokens": second}}
+        return EngineSample(engine="vllm", running=2.0, live=live, running_by={"0": 1.0, "1": 1.0})
+
+    seen = progress_observation(SERVER, outcome(before=sample(30, 50), earlier=as_json(sample(10, 50))))
+    assert seen is not None
+    assert seen.verdict is Verdict.FAIL
+    assert "replica 1 has not moved between 1 probe" in seen.summary
