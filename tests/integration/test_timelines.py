@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.support.clock import settle
 from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
-from watchdog.model import Maintenance, Phase, Severity, Silence, Verdict
+from watchdog.model import Maintenance, Phase, Severity, Silence, TransitionKind, Verdict
 from watchdog.policy import AlertPlan
 
 HOUR_S = 3600.0
@@ -58,8 +58,6 @@ async def test_the_reasons_of_an_incident_are_those_of_its_failures_only(tmp_pat
 
 async def test_every_change_of_an_incident_is_logged_and_noticed_once(tmp_path: Path) -> None:
     async with Station(tmp_path) as station:
-        noticed: list[tuple[str, str]] = []
-        station.ingest.noticed = lambda incident, change: noticed.append((incident.key, change.value))
         with capture_logs() as logs:
             for verdict in (Verdict.FAIL,) * 4 + (Verdict.PASS,) * 3:
                 await station.look(observed(verdict))
@@ -68,7 +66,7 @@ async def test_every_change_of_an_incident_is_logged_and_noticed_once(tmp_path: 
             ("incident opened", KEY, {"phone": "first"}),
             ("incident resolved", KEY, {"phone": "ended"}),
         ]
-        assert noticed == [(KEY, "opened"), (KEY, "resolved")]
+        assert station.changes == [(KEY, TransitionKind.OPENED), (KEY, TransitionKind.RESOLVED)]
 
 
 @pytest.mark.parametrize("stop_after", range(9))

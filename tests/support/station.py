@@ -13,7 +13,17 @@ from tests.support.clock import ManualClock, settle
 from tests.support.receivers import RecordingReceiver
 from watchdog.config import AlertingSettings, Config, HostSettings, ReceiverSettings, Secret, ServerSettings
 from watchdog.ingest import Ingest
-from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict, split_statement
+from watchdog.model import (
+    CheckResult,
+    Evidence,
+    Json,
+    Nature,
+    Observation,
+    Severity,
+    TransitionKind,
+    Verdict,
+    split_statement,
+)
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.store import Store
@@ -72,7 +82,7 @@ def receiver(name: str, **changes: Any) -> ReceiverSettings:
 
 
 class Station:
-    """Drive it with `look`, `pass_time` and `restart`; what arrived is in `sinks`."""
+    """Drive it with `look`, `pass_time` and `restart`; what arrived is in `sinks`, what changed in `changes`."""
 
     def __init__(self, state_dir: Path, config: Config | None = None) -> None:
         """Nothing runs before `start`."""
@@ -80,6 +90,7 @@ class Station:
         self.config = config or configuration()
         self.clock = ManualClock()
         self.sinks = {row.name: RecordingReceiver(row.name) for row in self.config.receivers}
+        self.changes: list[tuple[str, TransitionKind]] = []
         self.store: Store
         self.ingest: Ingest
         self._task: asyncio.Task[None] | None = None
@@ -94,7 +105,13 @@ class Station:
     async def start(self) -> None:
         """Open the state and begin to deliver."""
         self.store = Store.open(self.state_dir, self.clock.wall(), linger_s=0.0)
-        self.ingest = Ingest(self.store, AlertPlan.from_config(self.config), self.clock, zone=UTC)
+        self.ingest = Ingest(
+            self.store,
+            AlertPlan.from_config(self.config),
+            self.clock,
+            zone=UTC,
+            on_change=lambda incident, change: self.changes.append((incident.key, change)),
+        )
         await self.ingest.start()
         sinks = {row.name: self.sinks[row.name] for row in self.config.receivers}
         self.outbox = Outbox(self.store, self.ingest, sinks, self.clock, zone=UTC, chance=lambda: 0.5)
