@@ -1,10 +1,9 @@
-"""Taking out of a text what could act on a screen: terminal sequences, control, invisible and direction characters."""
+"""Text for people: cleaned of what could act on a screen, and durations, sizes and times as they are written."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 
 _TERMINAL = re.compile(
@@ -42,9 +41,6 @@ def shortened(text: str, limit: int) -> str:
     return text[: max(0, limit - 1)].rstrip() + "…" if limit > 0 else ""
 
 
-# Durations and sizes as people say them; the middle of many. Pure.
-
-
 def duration(duration_s: float) -> str:
     """A duration for people: `40 s`, `6 min`, `3 h 20 min`, `2 d 4 h`."""
     seconds = max(0, round(duration_s))
@@ -60,57 +56,33 @@ def duration(duration_s: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+def quantity(count: int, noun: str) -> str:
+    """`1 host`, `2 hosts`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def gib(size: float) -> str:
     """Bytes for people: `23.4 GiB`, `512 MiB`."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
-def quantile(samples: Iterable[float], percent: float = 50) -> float:
-    """The value that `percent` of the samples do not exceed, between two samples by their distance; 50: the median.
-
-    As `statistics.quantiles` does it (method "inclusive"), whose module would cost an idle daemon 1 MiB for `decimal`
-    and `fractions`. Raises ValueError without samples.
-    """
-    ordered = sorted(samples)
-    if not ordered:
-        raise ValueError("no samples")
-    below, part = divmod((len(ordered) - 1) * percent / 100, 1)
-    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
-    return low + (high - low) * part
-
-
-# Moments as a person reads them: local time with its zone, the date only where it is another day.
+def local_time(at: float, zone: tzinfo | None) -> datetime:
+    """`at` (Unix seconds) in `zone` (None: the machine's own)."""
+    return datetime.fromtimestamp(at, UTC).astimezone(zone)
 
 
 def timestamp(at: float, now: float, zone: tzinfo | None, *, seconds: bool = False) -> str:
     """`at` (Unix seconds) in `zone` (None: the machine's own); the date only if it is not that of `now`."""
-    local = _local(at, zone)
+    local = local_time(at, zone)
     clock = local.strftime("%H:%M:%S" if seconds else "%H:%M")
-    day = "" if local.date() == _local(now, zone).date() else local.strftime("%Y-%m-%d ")
+    day = "" if local.date() == local_time(now, zone).date() else local.strftime("%Y-%m-%d ")
     return f"{day}{clock} {local.strftime('%Z')}"
-
-
-def _local(at: float, zone: tzinfo | None) -> datetime:
-    return datetime.fromtimestamp(at, UTC).astimezone(zone)
-
-
-# Times as a person reads them in a terminal: in this machine's zone, which is always said.
 
 
 def full_timestamp(at: float, zone: tzinfo | None = None) -> str:
     """`at` (Unix seconds) as `Sun 2026-11-29 18:22 CET (UTC+01:00)`, in `zone` (None: this machine's)."""
-    local = datetime.fromtimestamp(at, UTC).astimezone(zone)
+    local = local_time(at, zone)
     offset = local.strftime("%z")
     named = local.strftime("%Z")
     written = f"UTC{offset[:3]}:{offset[3:5]}"
     return f"{local:%a %Y-%m-%d %H:%M} " + (named if named == "UTC" else f"{named} ({written})")
-
-
-def elapsed(now: float, at: float) -> str:
-    """The time from `at` to `now`, in its two largest units."""
-    seconds = max(0, round(now - at))
-    for unit_s, name, smaller_s, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= unit_s:
-            rest = seconds % unit_s // smaller_s
-            return f"{seconds // unit_s}{name}" + (f" {rest}{smaller}" if rest else "")
-    return f"{seconds}s"

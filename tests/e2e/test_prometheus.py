@@ -118,10 +118,10 @@ def test_the_rules_are_valid_and_do_what_their_tests_say() -> None:
 def test_every_metric_that_rules_and_dashboard_name_exists() -> None:
     """A renamed metric would leave a rule that never fires."""
     from tests.support.station import configuration
-    from watchdog.web.metrics import Metrics, Reading
+    from watchdog.web.metrics import Metrics, StateMetrics
 
     metrics = Metrics(configuration(), version="1")
-    exposed = set(re.findall(r"^# TYPE (\S+)", metrics.exposition("", Reading())[0].decode(), re.MULTILINE))
+    exposed = set(re.findall(r"^# TYPE (\S+)", metrics.exposition("", StateMetrics())[0].decode(), re.MULTILINE))
     recorded = set(re.findall(r"record: (\S+)", (RULES / "recording.yml").read_text()))
     text = (RULES / "alerts.yml").read_text() + (RULES / "recording.yml").read_text() + DASHBOARD.read_text()
     named = {re.sub(r"_bucket$", "", name) for name in re.findall(r"(?<!:)\binference_watchdog_[a-z_]+", text)}

@@ -12,7 +12,7 @@ from tests.support.station import KEY, Station, line_seen, observed
 from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
 from watchdog.overview.report import incident_json
-from watchdog.overview.status import Now
+from watchdog.overview.status import Status
 from watchdog.store import Reader
 
 
@@ -109,7 +109,7 @@ async def test_status_and_history_carry_the_diagnosis_and_all_reasons(tmp_path: 
         await station.look(missed("no_token", numbers=FROZEN))
         with Reader.open(tmp_path) as reader:
             now = station.clock.wall()
-            (shown,) = Now.read(reader, now).as_json()["incidents"]
+            (shown,) = Status.read(reader, now).as_json()["incidents"]
             (kept,) = [incident_json(one) for one in reader.incidents(0, now)]
     for found in (shown, kept):
         assert found["diagnosis"]["sentence"].startswith("one rank waits for the other: head's GPU 0")
@@ -122,7 +122,7 @@ async def test_an_incident_without_a_diagnosis_says_null(tmp_path: Path) -> None
     async with Station(tmp_path) as station:
         await station.look(line_seen())
         with Reader.open(tmp_path) as reader:
-            (shown,) = Now.read(reader, station.clock.wall()).as_json()["incidents"]
+            (shown,) = Status.read(reader, station.clock.wall()).as_json()["incidents"]
     assert shown["diagnosis"] is None
     assert isinstance(shown["reasons"], list)
 

@@ -106,7 +106,7 @@ async def test_acknowledging_stops_reminders_and_status_says_who_and_why(
         assert run("ack", "--state-dir", str(tmp_path), "--reason", "I restart it", incident) == 0
         capsys.readouterr()
         run("status", "--state-dir", str(tmp_path))
-        assert "acknowledged 0s ago, by ada: I restart it" in capsys.readouterr().out
+        assert "acknowledged 0 s ago, by ada: I restart it" in capsys.readouterr().out
         await station.pass_time(6 * 3600, step_s=600)
         assert phone.kinds == ["FIRING"]
         assert run("ack", "--state-dir", str(tmp_path), "--reason", "x", "nothere1") == 64
@@ -248,7 +248,7 @@ async def test_status_shows_the_next_maintenance_window_in_its_own_zone(
         await station.ingest.take(MAINTENANCE, CheckResult((), memory=to_json(station.ingest.plan.maintenance)))
         run("status", "--state-dir", str(tmp_path))
         shown = capsys.readouterr().out
-        assert "maintenance weekly on server=deepseek: next Sun 2026-11-22 02:30 CET (UTC+01:00), for 1h" in shown
+        assert "maintenance weekly on server=deepseek: next Sun 2026-11-22 02:30 CET (UTC+01:00), for 60 min" in shown
         assert f"maintenance switch on host=*: now, until {full_timestamp(NOW + 60)}" in shown
         assert "maintenance over" not in shown
         found = (await status(tmp_path, capsys))["maintenance"]

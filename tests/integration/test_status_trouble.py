@@ -38,7 +38,7 @@ async def test_a_daemon_that_cannot_write_its_state_is_not_called_absent(
         started(tmp_path, NOW - 3600)
         code, text = status(tmp_path, later, capsys)
         assert code == 3
-        assert "The newest observation is of 1h ago." in text
+        assert "The newest observation is 60 min old." in text
         assert f"a daemon (process {os.getpid()}) runs here but cannot write its state" in text
         assert "no daemon" not in text
         shown = json.loads(status(tmp_path, later, capsys, "--json")[1])
@@ -75,7 +75,7 @@ async def test_a_daemon_that_has_just_started_is_said_to_have(
         started(tmp_path, NOW - 5)
         code, text = status(tmp_path, NOW, capsys)
         assert code == 3
-        assert "has started here 5 s ago and has observed nothing yet" in text
+        assert "started here 5 s ago and has observed nothing yet" in text
         assert await station.store.read(lambda reader: reader.snapshot(NOW).storage) is None
 
 
@@ -104,7 +104,7 @@ async def test_a_dead_receiver_is_shown_with_its_last_answer_and_how_long_it_has
         await station.pass_time(1800)
         _, text = status(tmp_path, station.clock.wall(), capsys)
         (line,) = [line for line in text.splitlines() if "failing for" in line]
-        assert line.startswith("  failing for 30m: ")
+        assert line.startswith("  failing for 30 min: ")
         assert "attempts failed in a row, the last " in line
         assert line.endswith(" ago: broken")
         station.sinks["phone"].broken = False

@@ -22,11 +22,10 @@ from tests.unit.test_html import HOSTILE, parsed
 from watchdog.config import Secret, WebSettings
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Evidence, Silence, Verdict
-from watchdog.overview.page_data import Scene
-from watchdog.overview.statistics import Length
+from watchdog.overview.page_data import PageData
+from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.store import PLAN, BlindWindow, Reader
 from watchdog.web.page import page as page_of
-from watchdog.web.server import blind_seconds
 
 NOW = 1_795_970_000.0
 TOKEN = "0123456789abcdef-token"
@@ -246,7 +245,7 @@ async def test_thirty_days_are_small_and_quick(month: Path) -> None:
         spent = []
         for _ in range(5):
             began = time.process_time()
-            text = page_of(Scene.read(reader, NOW, Length.MONTH), "0.1.0")
+            text = page_of(PageData.read(reader, NOW, Length.MONTH), "0.1.0")
             spent.append(time.process_time() - began)
     assert len(text.encode()) < 500_000
     assert min(spent) < 0.3
@@ -342,7 +341,7 @@ def test_blind_time_counts_once_and_only_since_our_start(
     windows: list[tuple[float, float | None, str]], expected: float
 ) -> None:
     found = [BlindWindow(began, ended, key, "x") for began, ended, key in windows]
-    assert blind_seconds(found, "a", 0.0, 1000.0) == expected
+    assert blind_seconds(windows_hiding(found, "a"), 0.0, 1000.0) == expected
 
 
 def test_a_daemon_without_a_page_loads_no_web_server_and_no_counters() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from watchdog.model import Verdict
 from watchdog.overview.format import percent
 from watchdog.overview.plot import nice_top
-from watchdog.overview.statistics import Length, Share, Span, Spread, percentile, series_of, span_of
+from watchdog.overview.statistics import Length, Share, Span, Spread, cut_points, series_of, span_of
 from watchdog.store import Sample
 
 
@@ -45,12 +45,16 @@ def test_an_interval_holds_its_share_and_stays_within_nothing_and_all(count: int
 def test_of_nothing_there_is_nothing_to_say() -> None:
     assert (Share(0, 0).value, Share(0, 0).interval) == (None, None)
     assert Spread.of([]) == Spread(0, None, None, None, None, None)
+    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=2), st.sampled_from((0.25, 0.5, 0.75)))
-def test_percentiles_agree_with_the_standard_library(values: list[float], share: float) -> None:
-    cut = statistics.quantiles(values, n=4, method="inclusive")[round(share * 4) - 1]
-    assert percentile(sorted(values), share) == pytest.approx(cut)
+@given(st.lists(st.floats(0, 1e6), min_size=1))
+def test_percentiles_lie_in_order_within_their_values_around_the_median(values: list[float]) -> None:
+    cuts = cut_points(values, 100)
+    assert cuts == pytest.approx(sorted(cuts))
+    assert min(values) <= cuts[0] + 1e-6
+    assert cuts[-1] <= max(values) + 1e-6
+    assert cuts[49] == pytest.approx(statistics.median(values))
 
 
 def test_one_failure_of_many_is_never_rounded_to_all() -> None:

@@ -9,11 +9,11 @@ import pytest
 from tests.support.station import configuration, line_seen, observed, receiver
 from watchdog.config import Config
 from watchdog.model import Severity, TransitionKind, Verdict
-from watchdog.web.metrics import MOST_VALUES, UNFINISHED, Metrics, Reading, probe_exposition
+from watchdog.web.metrics import MOST_VALUES, UNFINISHED, Metrics, StateMetrics, probe_exposition
 
 
-def lines_of(metrics: Metrics, reading: Reading | None = None) -> dict[str, float]:
-    body, _ = metrics.exposition("", reading or Reading())
+def lines_of(metrics: Metrics, state: StateMetrics | None = None) -> dict[str, float]:
+    body, _ = metrics.exposition("", state or StateMetrics())
     rows = [line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in rows}
 
@@ -79,16 +79,16 @@ def test_what_leaves_the_configuration_leaves_the_metrics(metrics: Metrics) -> N
 
 def test_a_large_fleet_does_not_prepare_every_failure() -> None:
     servers = tuple(replace(configuration().servers[0], name=f"s{number}") for number in range(500))
-    body, _ = Metrics(Config(servers=servers), version="1").exposition("", Reading())
+    body, _ = Metrics(Config(servers=servers), version="1").exposition("", StateMetrics())
     assert body.count(b"probes_total{") == 500
 
 
 def test_the_state_at_the_moment_of_the_scrape_is_shown(metrics: Metrics) -> None:
-    reading = Reading(
+    state = StateMetrics(
         open_incidents={"page": 2}, firing={"generation/deepseek": 1}, blind_s={"generation/deepseek": 7.5},
         waiting={"phone": 4}, storage_ok=False,
     )  # fmt: skip
-    seen = lines_of(metrics, reading)
+    seen = lines_of(metrics, state)
     assert seen['inference_watchdog_incidents_open{severity="page"}'] == 2
     assert seen['inference_watchdog_check_firing{check="generation/deepseek"}'] == 1
     assert seen['inference_watchdog_blind_seconds_total{check="generation/deepseek"}'] == 7.5

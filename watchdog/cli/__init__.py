@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -19,30 +19,43 @@ EXIT_USAGE = 64
 EXIT_TRY_AGAIN = 75
 """The daemon could not start for a reason that may pass, such as a full disk (sysexits.h, EX_TEMPFAIL)."""
 
-COMMANDS = {
-    "init": "from a URL and host names to a working installation, step by step",
-    "run": "run the daemon",
-    "check": "run every check once, now, and show what it found",
-    "probe": "ask one server for text, without any configuration",
-    "scan": "classify a saved kernel log",
-    "validate": "check the configuration and show who hears what, when",
-    "doctor": "look over servers, hosts, keys, receivers and this machine, each with its fix",
-    "test-alert": "send a trigger and a resolve to your receivers",
-    "service": "let systemd or launchd run the daemon: `service install`, `service remove`",
-    "notify-failure": "tell the receivers that the daemon itself has failed; for service managers",
-    "status": "what is firing, pending and healthy now",
-    "history": "what was: incidents and observations of the past",
-    "report": "how the last days were: availability, times, incidents, deliveries",
-    "replay": "recorded observations through the real rules: when would you have been paged?",
-    "silence": "say nothing new about something for a while, with a reason and an end",
-    "unsilence": "end a silence now",
-    "ack": "somebody looks at an incident: no more reminders until it ends",
-    "demo": "see the whole story in under two minutes, nothing to set up",
-}
-"""Command → its line in the overview. Each lives in `watchdog.cli.<name with _>` as `command`, but for `_SHARED`."""
 
-_SHARED = {"unsilence": "silence", "ack": "silence", "report": "history", "silence": "silence", "history": "history"}
-"""Commands that share a module, under their own names there → that module."""
+class Entry(NamedTuple):
+    """Where a command lives (`watchdog.cli.<module>`, under which name there), and its line in the overview."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "init": Entry("init", "command", "from a URL and host names to a working installation, step by step"),
+    "run": Entry("run", "command", "run the daemon"),
+    "check": Entry("check", "command", "run every check once, now, and show what it found"),
+    "probe": Entry("probe", "command", "ask one server for text, without any configuration"),
+    "scan": Entry("scan", "command", "classify a saved kernel log"),
+    "validate": Entry("validate", "command", "check the configuration and show who is alerted about what, and when"),
+    "doctor": Entry(
+        "doctor", "command", "examine servers, hosts, keys, receivers and this machine, with a fix for each"
+    ),
+    "test-alert": Entry("test_alert", "command", "send a trigger and a resolve to your receivers"),
+    "service": Entry(
+        "service", "command", "run the daemon under systemd or launchd: `service install`, `service remove`"
+    ),
+    "notify-failure": Entry(
+        "notify_failure", "command", "tell the receivers that the daemon itself has failed; for service managers"
+    ),
+    "status": Entry("status", "command", "what is firing, pending and healthy now"),
+    "history": Entry("history", "history", "incidents and observations of the past"),
+    "report": Entry("history", "report", "how the last days were: availability, times, incidents, deliveries"),
+    "replay": Entry(
+        "replay", "command", "recorded observations through the real rules: when would you have been paged?"
+    ),
+    "silence": Entry("silence", "silence", "no new alerts about something for a while, with a reason and an end"),
+    "unsilence": Entry("silence", "unsilence", "end a silence now"),
+    "ack": Entry("silence", "ack", "acknowledge an incident: no more reminders until it ends"),
+    "demo": Entry("demo", "command", "see the whole story in under two minutes, nothing to set up"),
+}
 
 
 class LazyCommands(click.Group):
@@ -56,15 +69,15 @@ class LazyCommands(click.Group):
         """Import the module of `cmd_name` and return its command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"watchdog.cli.{_SHARED.get(cmd_name, cmd_name).replace('-', '_')}")
-        command = getattr(module, cmd_name if cmd_name in _SHARED else "command")
+        entry = COMMANDS[cmd_name]
+        command = getattr(import_module(f"watchdog.cli.{entry.module}"), entry.attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - a module of ours without its command is a bug
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the overview from `COMMANDS`, importing nothing."""
+        """Write the overview from `COMMANDS`, without importing any of them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
 
 @click.command(
@@ -93,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = _run(arguments)
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else EXIT_OK
-    sys.exit(output.ended(code))
+    sys.exit(output.finish(code))
 
 
 def _run(arguments: list[str] | None) -> int:

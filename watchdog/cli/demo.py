@@ -9,11 +9,11 @@ from watchdog.cli import EXIT_OK
 
 @click.command()
 def command() -> int:
-    """See the whole story in under two minutes, nothing to set up.
+    """See the whole story in under two minutes, with nothing to set up.
 
-    Starts a small chat server, two pretended machines with real SSH and real kernel lines, and the real daemon as it
+    Starts a small chat server, two simulated machines with real SSH and real kernel lines, and the real daemon as it
     ships, with minutes shortened to seconds. Then the server freezes, a machine's kernel reports a fatal error, and
-    the alerts are shown as they arrive. Everything runs on loopback in a temporary directory and is gone afterwards.
+    the alerts are shown as they arrive. Everything runs on loopback in a temporary directory and is removed afterwards.
     """
     import asyncio
 
@@ -22,6 +22,6 @@ def command() -> int:
     try:
         asyncio.run(tell(click.echo))
     except StoryError as error:
-        click.echo(f"The demo did not go as told: {error}", err=True)
+        click.echo(f"The demo failed: {error}", err=True)
         return 1
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""Standard input and output as a command may count on them, whatever the shell made of them."""
+"""Standard streams that a command can rely on, even if the shell closed them or their disk is full."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_PIPE_CLOSED = 141
-"""The reader of our output has gone; 128 + SIGPIPE, as a shell shows it for any other program."""
+"""The reader of our output has gone: 128 + SIGPIPE, as a shell reports any other program."""
 EXIT_OUTPUT_LOST = 74
-"""The output could not be written and was all that was asked for (sysexits.h, EX_IOERR)."""
+"""The output, which is all the command is for, could not be written (sysexits.h, EX_IOERR)."""
 VERDICT_COMMANDS = frozenset({"probe", "check", "scan", "status"})
-"""Their exit code is the result; it stands, whatever becomes of the words."""
+"""Their exit code is the result; it stands even if the output is lost."""
 BRIEF_COMMANDS = VERDICT_COMMANDS - {"scan"}
-"""They end by themselves; the others may go on for long, which is for nothing once nobody reads."""
+"""They end by themselves; the others may run for long, which is pointless once nobody reads."""
 
 
 class _Raw(io.FileIO):
-    """A stream that takes everything; what cannot be written is dropped, and why is remembered."""
+    """A stream whose writes never fail: what cannot be written is dropped, and `problem` says why."""
 
     def __init__(self, number: int, *, ends_with_reader: bool) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -32,7 +32,7 @@ class _Raw(io.FileIO):
         self._ends_with_reader = ends_with_reader
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write to the end of `data`. Raises `SystemExit` when the reader has gone and the command should end too."""
+        """Write all of `data`. Raises `SystemExit` if the reader has gone and the command should end too."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest and self.problem is None:
@@ -46,10 +46,10 @@ class _Raw(io.FileIO):
 
 
 class Output:
-    """Standard output and standard error of one command, and what became of them."""
+    """Standard output and standard error of one command, and whether they could be written."""
 
     def __init__(self, command: str) -> None:
-        """Take the streams over for `command`; streams that are not the process's own are left as they are."""
+        """Replace the streams for `command`; those that are not the process's own are left as they are."""
         self._gives_verdict = command in VERDICT_COMMANDS
         self._closed = sys.stdout is None
         self._raw: _Raw | None = None
@@ -65,10 +65,10 @@ class Output:
         if command != "run" and sys.stderr is sys.__stderr__ and sys.__stderr__ is not None:
             sys.stderr = _text(_Raw(sys.__stderr__.fileno(), ends_with_reader=False), like=sys.stderr)
 
-    def ended(self, code: int) -> int:
-        """Write out what is left and return the exit code, `code` being the command's own."""
+    def finish(self, code: int) -> int:
+        """Flush, and return the exit code; `code` is the command's own."""
         if self._raw is not None:
-            with suppress(SystemExit):  # told below
+            with suppress(SystemExit):  # reported below
                 sys.stdout.flush()
         problem = self._raw.problem if self._raw is not None else None
         if problem is not None and problem.errno == errno.EPIPE:

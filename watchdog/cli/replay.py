@@ -1,4 +1,4 @@
-"""`replay`: recorded observations through the real tracker, policy and message: who would have been told what, when."""
+"""`replay`: recorded observations through the real tracker, policy and messages: who would have been alerted when?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.options import config_option
+from watchdog.text import quantity
 
 if TYPE_CHECKING:
     from watchdog.ingest.replay import Played, Recording, Replay
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_option
-@click.option("--failures", type=click.IntRange(1, 100), help="Try another number of failures that alert.")
-@click.option("--successes", type=click.IntRange(1, 100), help="Try another number of passes that resolve.")
-@click.option("--then", "then_", default="0s", metavar="DURATION", help="Let so much time pass after the last line.")
-@click.option("--full", is_flag=True, help="Show whole messages, not only their titles.")
+@click.option("--failures", type=click.IntRange(1, 100), help="Alert after this many failures instead.")
+@click.option("--successes", type=click.IntRange(1, 100), help="Resolve after this many passes instead.")
+@click.option("--then", "then_", default="0s", metavar="DURATION", help="Let this much time pass after the last line.")
+@click.option("--full", is_flag=True, help="Show whole messages, not just their titles.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a message: at, receiver, kind, incident, title, body."
+    "--json", "as_json", is_flag=True, help="One JSON object per message: at, receiver, kind, incident, title, body."
 )
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), metavar="FILE")
 def command(
@@ -36,12 +37,12 @@ def command(
 ) -> int:
     """Play recorded or hand-written observations, and see when you would have been paged.
 
-    FILE (- for standard input) has one JSON object a line, as `history --observations --json` and `check --json` write
-    them, each with its time: `at` is Unix seconds, 2026-11-29T03:14:08+01:00, or just 03:14:08. Needed are `at`,
-    `check` and `verdict`; `reason`, `severity`, `summary`, `evidence` and `labels` are used when they are there.
+    FILE (- for standard input) has one JSON object per line, as `history --observations --json` and `check --json`
+    write them, each with its time: `at` is Unix seconds, 2026-11-29T03:14:08+01:00, or just 03:14:08. `at`, `check` and
+    `verdict` are required; `reason`, `severity`, `summary`, `evidence` and `labels` are used if present.
 
-    With --config, thresholds, receivers and maintenance are those of the file; otherwise the defaults, and one receiver
-    called "you". Nothing is sent and nothing stored.
+    With --config, thresholds, receivers and maintenance are those of the file; otherwise the defaults apply, with one
+    receiver called "you". Nothing is sent and nothing is stored.
 
     \b
     Example:
@@ -58,11 +59,11 @@ def command(
         raise click.UsageError(f"--then: {fault.problem}") from None
     recording = read_recording(file)
     replay = Replay(_plan(recording, config_file, failures, successes), has_dates=recording.has_dates)
-    for seen in recording.observations:
-        _tell(replay.play(seen), full=full, as_json=as_json)
-    _tell(replay.pass_time(then_s), full=full, as_json=as_json)
+    for observation in recording.observations:
+        _print_messages(replay.play(observation), full=full, as_json=as_json)
+    _print_messages(replay.pass_time(then_s), full=full, as_json=as_json)
     if not as_json:
-        click.echo(_ending(replay, len(recording.observations)))
+        click.echo(_closing_words(replay, len(recording.observations)))
     return EXIT_OK
 
 
@@ -77,17 +78,17 @@ def _plan(recording: Recording, config_file: str | None, failures: int | None, s
     return with_thresholds(AlertPlan.from_config(load(config_file).config), failures, successes)
 
 
-def _tell(messages: tuple[Played, ...], *, full: bool, as_json: bool) -> None:
+def _print_messages(messages: tuple[Played, ...], *, full: bool, as_json: bool) -> None:
     for one in messages:
         if as_json:
-            click.echo(json.dumps(_json(one)))
+            click.echo(json.dumps(_message_json(one)))
             continue
         click.echo(f"{one.when}  {one.receiver}: {one.title}")
         if full:
             click.echo("\n".join(f"            {line}" for line in one.body.splitlines()))
 
 
-def _json(one: Played) -> dict[str, Any]:
+def _message_json(one: Played) -> dict[str, Any]:
     return {
         "at": one.at,
         "receiver": one.receiver,
@@ -100,11 +101,12 @@ def _json(one: Played) -> dict[str, Any]:
     }
 
 
-def _ending(replay: Replay, count: int) -> str:
-    lines = [f"{count} observations, {replay.message_count} messages."]
+def _closing_words(replay: Replay, count: int) -> str:
+
+    lines = [f"{quantity(count, 'observation')}, {quantity(replay.message_count, 'message')}."]
     lines += [f"Still open at the end: {one.key}, since {replay.when(one.since)}." for one in replay.still_open]
     if not replay.message_count:
-        lines.append("You would not have been told anything.")
+        lines.append("You would not have been alerted.")
     for key, fails, needed in replay.pending:
         lines.append(f"Pending at the end: {key}, {fails} of {needed} failures.")
     return "\n".join(lines)

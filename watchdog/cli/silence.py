@@ -14,8 +14,9 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.options import kept_state_dir, state_dir_option
+from watchdog.codec import to_json
 from watchdog.kinds import BUILT, DELIVERY, SELF
-from watchdog.overview.status import matcher_words, silence_json
+from watchdog.overview.status import matcher_words
 from watchdog.text import full_timestamp
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class Known:
 
     def fits(self, wanted: str) -> bool:
         """Whether `wanted` (a value, or a beginning and `*`) is one of the values."""
-        if wanted.endswith("*"):
-            return any(value.startswith(wanted[:-1]) for value in self.values)
-        return wanted in self.values
+        from watchdog.model import matches_value
+
+        return any(matches_value(wanted, value) for value in self.values)
 
     def doubt(self, wanted: str) -> str | None:
         """What to tell about a value that nothing has had so far; None for a known one.
@@ -168,7 +169,7 @@ def silence(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
         click.echo(f"note: {doubt}", err=True)
     with Requests.open(directory) as requests:
         silence = requests.add_silence(_made(matcher, lasts_s, reason))
-    click.echo(json.dumps(silence_json(silence)) if as_json else _words(silence))
+    click.echo(json.dumps(to_json(silence)) if as_json else _words(silence))
     return EXIT_OK
 
 

@@ -58,19 +58,19 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
 
 def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
     """One line for each receiver that has not taken everything: what its last attempt said."""
-    from watchdog.cli.status import failing
+    from watchdog.cli.status import failure_words
     from watchdog.clock import SystemClock
-    from watchdog.overview.status import Now
+    from watchdog.overview.status import Status
     from watchdog.store import Reader
 
     with Reader.open(state_dir) as reader:
-        seen = Now.read(reader, SystemClock().wall())
-    known = {one.name: one for one in seen.snapshot.receivers}
+        status = Status.read(reader, SystemClock().wall())
+    known = {one.name: one for one in status.snapshot.receivers}
     lines = []
     for name in dict.fromkeys(view.receiver for view in views if view.state.value != "delivered"):
         found = known.get(name)
         if found is not None and found.failures:
-            words = failing(found, seen.snapshot.at, seen.failing_since.get(name))
+            words = failure_words(found, status.snapshot.at, status.failing_since.get(name))
         elif any(view.attempt for view in views if view.receiver == name):
             words = "the first attempt is still under way: nothing has answered so far"
         else:

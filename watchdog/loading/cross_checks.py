@@ -9,7 +9,7 @@ from pathlib import Path
 
 from watchdog.errors import RuleError
 from watchdog.loading.records import Problems, Record, shown
-from watchdog.model import Severity
+from watchdog.model import Severity, matches_value
 from watchdog.policy import LABELS
 from watchdog.policy.plan import Listener, listeners
 
@@ -197,14 +197,10 @@ def _check_matcher(root: Record, window: Record, problems: Problems) -> None:
             )
         elif label in NAMED_IN:
             known = names_of(root, NAMED_IN[label])
-            if known is not None and not _fits_one(wanted, known):
+            if known is not None and not any(matches_value(wanted, name) for name in known):
                 quoted = window.quoted(where, wanted)
                 hint = window.hint(where, problems.suggest(wanted, known))
                 problems.error(window.at(where), f"no {label} is named {quoted}", hint)
-
-
-def _fits_one(wanted: str, known: Iterable[str]) -> bool:
-    return any(name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted for name in known)
 
 
 def _check_times(window: Record, problems: Problems) -> None:

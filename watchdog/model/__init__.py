@@ -39,7 +39,7 @@ from watchdog.model.observation import (
     split_statement,
     statement_of,
 )
-from watchdog.model.silence import Maintenance, Silence, Weekday
+from watchdog.model.silence import Maintenance, Silence, Weekday, matches_value
 
 __all__ = [
     "Cause",
@@ -73,6 +73,7 @@ __all__ = [
     "TransitionKind",
     "Verdict",
     "Weekday",
+    "matches_value",
     "split_statement",
     "statement_of",
 ]

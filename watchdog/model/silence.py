@@ -23,6 +23,11 @@ class Silence:
     author: str = ""
 
 
+def matches_value(wanted: str, value: str) -> bool:
+    """Whether `wanted`, a value or a prefix followed by `*`, stands for `value`."""
+    return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
+
+
 class Weekday(StrEnum):
     """A day of the week, as a configuration names it."""
 

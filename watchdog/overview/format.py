@@ -1,27 +1,27 @@
-"""Times, numbers and states as a person reads them on a page."""
+"""Times, numbers and names as a person reads them on a page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 
 from watchdog.model import Incident, statement_of
 from watchdog.overview.html import Html, tag
-from watchdog.text import duration
+from watchdog.text import duration, local_time
 
 
 @dataclass(frozen=True, slots=True)
-class Clockface:
-    """Shows moments as seen at `now` (Unix seconds) in `zone` (None: the machine's)."""
+class TimeFormat:
+    """Writes times (Unix seconds) as seen at `now` in `zone` (None: the machine's)."""
 
     now: float
     zone: tzinfo | None = None
 
     def local(self, at: float) -> datetime:
         """`at` in the zone."""
-        return datetime.fromtimestamp(at, UTC).astimezone(self.zone)
+        return local_time(at, self.zone)
 
-    def moment(self, at: float, *, seconds: bool = False) -> Html:
+    def stamp(self, at: float, *, seconds: bool = False) -> Html:
         """`16:41` today, `Sat 28 Nov 16:41` this year, else with the year."""
         local, today = self.local(at), self.local(self.now)
         clock = f"{local:%H:%M:%S}" if seconds else f"{local:%H:%M}"
@@ -33,7 +33,7 @@ class Clockface:
         return tag("time", day + clock, datetime=local.isoformat(timespec="seconds"))
 
     def ago(self, at: float | None) -> Html:
-        """`20 s ago` with the moment behind it, or `never`."""
+        """`20 s ago` with the exact time behind it, or `never`."""
         if at is None:
             return tag("span", "never")
         local = self.local(at)
@@ -72,12 +72,7 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.2f} %" if 0.0001 <= value <= 0.9999 else f"{100 * value:.4f} %"
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 host`, `2 hosts`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def titled(incident: Incident) -> str:
+def incident_title(incident: Incident) -> str:
     """What an incident is, beginning with the server or host it is about."""
     subject = incident.subject or incident.labels.get("server") or incident.labels.get("host") or ""
     return statement_of(subject, incident.phrase)

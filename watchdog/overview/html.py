@@ -1,6 +1,7 @@
 """HTML that is escaped by construction: a text becomes HTML only through `text`, and everything else is made by `tag`.
 
 Texts of others (kernel lines, model replies) lose control, invisible and direction characters and are cut on the way.
+A document is one file without any request to elsewhere, its style sheet inside, allowed by its hash.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
             continue
         shown = key.rstrip("_").replace("_", "-")
         parts.append(f" {shown}" if value is True else f' {shown}="{_attribute(value)}"')
-    inside = joined(children)
+    inside = join(children)
     if name in VOID:
         return Html("".join([*parts, ">"]))
     return Html("".join([*parts, ">", inside, f"</{name}>"]))
@@ -58,16 +59,15 @@ def _attribute(value: str | float) -> str:
     return text(value) if isinstance(value, str) else f"{value:g}"
 
 
-def joined(children: Child) -> Html:
-    """Everything in `children`, one after the other."""
+def join(children: Child) -> Html:
     if children is None:
         return Html("")
     if isinstance(children, str):
         return text(children)
-    return Html("".join([joined(child) for child in children]))
+    return Html("".join([join(child) for child in children]))
 
 
-def scrolling(inside: Html, name: str, class_: str = "scroll") -> Html:
+def scroll_area(inside: Html, name: str, class_: str = "scroll") -> Html:
     """A part that may be wider than a phone: the keyboard can reach and move it, and it has a name."""
     return tag("div", inside, class_=class_, tabindex="0", role="region", aria_label=name)
 
@@ -75,9 +75,6 @@ def scrolling(inside: Html, name: str, class_: str = "scroll") -> Html:
 def raw(markup: str) -> Html:
     """HTML or CSS that is a constant of ours. Never call it with anything that came from outside."""
     return Html(markup)
-
-
-# A whole HTML document: one file without any request to elsewhere, its style sheet inside, allowed by its hash.
 
 
 @functools.cache
@@ -98,7 +95,7 @@ def content_policy() -> str:
 
 
 def document(title: str, *body: Child, head: Child = ()) -> str:
-    """The text of a page. `head` is put into its head, before the style sheet."""
+    """The text of a page. `head` goes into its head, before the style sheet."""
     first = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -109,4 +106,4 @@ def document(title: str, *body: Child, head: Child = ()) -> str:
         tag("title", title),
         tag("style", style()),
     )
-    return "<!doctype html>\n" + tag("html", first, tag("body", joined(body)), lang="en")
+    return "<!doctype html>\n" + tag("html", first, tag("body", join(body)), lang="en")

@@ -5,104 +5,104 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Silence
-from watchdog.overview.format import Clockface, counted, titled
+from watchdog.overview.format import TimeFormat, incident_title
 from watchdog.overview.html import Html, tag
-from watchdog.overview.status import Now, matcher_words
+from watchdog.overview.status import Status, matcher_words
 from watchdog.policy import silenced_by
-from watchdog.text import duration
+from watchdog.text import duration, quantity
 
 MOST_EVIDENCE = 12
+STATUS_WORDS = {
+    IncidentStatus.FIRING: "firing",
+    IncidentStatus.RESOLVED: "resolved",
+    IncidentStatus.EXPIRED: "went quiet",
+}
 
 
-def open_incident(incident: Incident, now: Now, clock: Clockface) -> Html:
+def open_incident(incident: Incident, status: Status, times: TimeFormat) -> Html:
     """An open incident, in full."""
-    severity = incident.severity.value
-    title = tag("h3", tag("span", severity, class_=f"severity {severity}"), " ", titled(incident))
     return tag(
         "article",
-        title,
-        tag("p", facts(incident, clock), class_="facts"),
-        *cause(incident),
-        quiet(incident, now, clock),
-        evidence(proof(incident), clock),
-        class_=f"incident {severity}",
+        tag("h3", _severity(incident), " ", incident_title(incident)),
+        _details(incident, times, _handling(incident, status, times)),
+        class_=f"incident {incident.severity}",
     )
 
 
-def cause(incident: Incident) -> list[Html]:
-    """What most likely lies behind it, and what to do."""
-    found = incident.diagnosis
-    said = [] if found is None else [tag("p", tag("b", f"{found.confidence.value.capitalize()}: "), found.sentence)]
-    return [*said, *([tag("p", tag("b", "Do: "), incident.advice)] if incident.advice else [])]
-
-
-def proof(incident: Incident) -> tuple[Evidence, ...]:
-    """The evidence of its own check, and what the diagnosis brought from elsewhere."""
-    found = incident.diagnosis
-    return (*incident.evidence, *(() if found is None else found.evidence))
-
-
-def past_incident(incident: Incident, clock: Clockface) -> Html:
-    """An incident in a list, its evidence folded away."""
-    severity = incident.severity.value
-    end = {IncidentStatus.FIRING: "firing", IncidentStatus.RESOLVED: "resolved", IncidentStatus.EXPIRED: "went quiet"}
-    lasted = duration((incident.closed_at or clock.now) - incident.since)
+def past_incident(incident: Incident, times: TimeFormat) -> Html:
+    """An incident in a list, its details folded away."""
+    lasted = duration((incident.closed_at or times.now) - incident.since)
     head = tag(
         "summary",
-        clock.moment(incident.since),
+        times.stamp(incident.since),
         " ",
-        tag("span", severity, class_=f"severity {severity}"),
+        _severity(incident),
         " ",
-        titled(incident),
-        tag("span", f" {end[incident.status]}, {lasted}", class_="muted"),
+        incident_title(incident),
+        tag("span", f" {STATUS_WORDS[incident.status]}, {lasted}", class_="muted"),
     )
-    told = tag("p", facts(incident, clock), class_="facts")
-    return tag("details", head, told, *cause(incident), evidence(proof(incident), clock))
+    return tag("details", head, _details(incident, times))
 
 
-def facts(incident: Incident, clock: Clockface) -> list[str | Html]:
-    """Since when, how often, when it last was well, and its names."""
-    said: list[str | Html] = ["since ", clock.moment(incident.since), f" ({duration(clock.now - incident.since)})"]
-    if incident.closed_at is not None:
-        lasted = duration(incident.closed_at - incident.since)
-        said = ["from ", clock.moment(incident.since), " to ", clock.moment(incident.closed_at), f" ({lasted})"]
-    if incident.nature is Nature.OCCURRENCE:
-        said += [f" · seen {counted(incident.count, 'time')}, last ", clock.moment(incident.last_at, seconds=True)]
-    else:
-        said.append(f" · {counted(incident.count, 'failed check')}")
-        if incident.last_good_at is not None:
-            said += [" · last good ", clock.moment(incident.last_good_at)]
-    said += [f" · {incident.reason} · ", tag("code", incident.key), " · incident ", tag("code", incident.id)]
-    return said
-
-
-def quiet(incident: Incident, now: Now, clock: Clockface) -> Html | None:
-    """That somebody looks at it, or that it is silenced."""
-    seen = now.snapshot.acknowledged.get(incident.id)
-    if seen is not None:
-        by = f" by {seen.author}" if seen.author else ""
-        return tag("p", "Acknowledged", by, " ", clock.ago(seen.at), f": {seen.reason}", class_="note")
-    silence = silenced_by(incident, now.snapshot.silences, clock.now)
-    return tag("p", silence_words(silence, clock), class_="note") if silence is not None else None
-
-
-def silence_words(silence: Silence, clock: Clockface) -> list[str | Html]:
+def silence_words(silence: Silence, times: TimeFormat) -> list[str | Html]:
     """A silence as a sentence."""
     by = f" ({silence.author})" if silence.author else ""
-    until = clock.moment(silence.ends_at)
+    until = times.stamp(silence.ends_at)
     return ["Silenced until ", until, f": {silence.reason}{by} · ", tag("code", matcher_words(silence.matcher))]
 
 
-def evidence(found: Sequence[Evidence], clock: Clockface) -> Html | None:
-    """Every fact with its time and who says it, in time order; the middle is left out when there are many."""
+def _severity(incident: Incident) -> Html:
+    return tag("span", incident.severity.value, class_=f"severity {incident.severity}")
+
+
+def _details(incident: Incident, times: TimeFormat, handling: Html | None = None) -> list[Html | None]:
+    """What is known of it: facts, most likely cause, what to do, who looks at it, and the evidence."""
+    found = incident.diagnosis
+    return [
+        tag("p", _facts(incident, times), class_="facts"),
+        tag("p", tag("b", f"{found.confidence.capitalize()}: "), found.sentence) if found is not None else None,
+        tag("p", tag("b", "Do: "), incident.advice) if incident.advice else None,
+        handling,
+        _evidence((*incident.evidence, *(found.evidence if found is not None else ())), times),
+    ]
+
+
+def _facts(incident: Incident, times: TimeFormat) -> list[str | Html]:
+    """When it was, how often, when the check last passed, and its names."""
+    if incident.closed_at is not None:
+        lasted = duration(incident.closed_at - incident.since)
+        facts = ["from ", times.stamp(incident.since), " to ", times.stamp(incident.closed_at), f" ({lasted})"]
+    else:
+        facts = ["since ", times.stamp(incident.since), f" ({duration(times.now - incident.since)})"]
+    if incident.nature is Nature.OCCURRENCE:
+        facts += [f" · seen {quantity(incident.count, 'time')}, last ", times.stamp(incident.last_at, seconds=True)]
+    else:
+        facts.append(f" · {quantity(incident.count, 'failed check')}")
+        if incident.last_good_at is not None:
+            facts += [" · last good ", times.stamp(incident.last_good_at)]
+    return [*facts, f" · {incident.reason} · ", tag("code", incident.key), " · incident ", tag("code", incident.id)]
+
+
+def _handling(incident: Incident, status: Status, times: TimeFormat) -> Html | None:
+    """Who acknowledged it, or which silence covers it."""
+    acknowledged = status.snapshot.acknowledged.get(incident.id)
+    if acknowledged is not None:
+        by = f" by {acknowledged.author}" if acknowledged.author else ""
+        return tag("p", f"Acknowledged{by} ", times.ago(acknowledged.at), f": {acknowledged.reason}", class_="note")
+    silence = silenced_by(incident, status.snapshot.silences, times.now)
+    return tag("p", silence_words(silence, times), class_="note") if silence is not None else None
+
+
+def _evidence(found: Sequence[Evidence], times: TimeFormat) -> Html | None:
+    """Every fact with its time and source, in time order; the middle is left out when there are many."""
     ordered = sorted(found, key=lambda fact: -1.0 if fact.at is None else fact.at)
-    rows = [_fact(fact, clock) for fact in ordered]
+    rows = [_fact(fact, times) for fact in ordered]
     if len(rows) > MOST_EVIDENCE:
         half = MOST_EVIDENCE // 2
         rows = [*rows[:half], tag("li", f"… {len(rows) - 2 * half} more …"), *rows[-half:]]
     return tag("ol", *rows, class_="evidence") if rows else None
 
 
-def _fact(fact: Evidence, clock: Clockface) -> Html:
-    when = "" if fact.at is None else clock.moment(fact.at, seconds=True)
+def _fact(fact: Evidence, times: TimeFormat) -> Html:
+    when = "" if fact.at is None else times.stamp(fact.at, seconds=True)
     return tag("li", tag("span", when, class_="when"), " ", tag("b", fact.source), " ", tag("code", fact.text))

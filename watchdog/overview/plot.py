@@ -8,13 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from watchdog.overview.format import counted, number, percent, seconds
+from watchdog.overview.format import number, percent, seconds
 from watchdog.overview.html import Html, raw, tag
-from watchdog.overview.statistics import Bucket, Level, Series, Span, percentile
+from watchdog.overview.statistics import Bucket, Level, Series, Span, cut_points
+from watchdog.text import quantity
 
 WIDTH, HEIGHT = 1000, 100
 Line = tuple[str, Callable[[Bucket], float | None]]
 """CSS class of a line, and its value in a bucket."""
+Bar = tuple[str, float, float, str]
+"""A bar of a timeline: CSS class, begin and end in Unix seconds, and what it stands for."""
+STRIPES = raw(
+    '<svg width="0" height="0" aria-hidden="true" class="defs"><defs><pattern id="stripes" width="9" height="4"'
+    ' patternUnits="userSpaceOnUse"><rect width="4" height="4" class="stripe"/></pattern></defs></svg>'
+)
+"""The pattern of a blind window; once in a page that has a timeline."""
 
 
 def nice_top(value: float) -> float:
@@ -33,15 +41,15 @@ def plot(
     label: str,
     now: float,
 ) -> Html:
-    """One plot over `span`: a band from the middle to the worst 5 %, `lines`, and a red mark where a probe failed.
+    """One plot over `span`: a band from the median to the worst 5 %, `lines`, and a red mark where a probe failed.
 
     `label` is what a screen reader says instead.
     """
     values = [value for _, of in lines for bucket in buckets if (value := of(bucket)) is not None]
     # A single slow probe may leave the plot at its top: it must not flatten all the others.
-    far = sorted(max(level.middle, level.worst) for bucket in buckets if (level := band(bucket)) is not None)
-    values += [percentile(far, 0.97) or 0.0]
-    top = nice_top(max(values)) if max(values) > 0 else 1.0
+    far = [max(level.median, level.worst) for bucket in buckets if (level := band(bucket)) is not None]
+    highest = max([*values, cut_points(far, 100)[96] if far else 0.0])
+    top = nice_top(highest) if highest > 0 else 1.0
     shapes = [
         *_grid(len(span.marks)),
         _failures(buckets),
@@ -55,7 +63,7 @@ def plot(
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=label if far else f"{label}: nothing was measured",
+        aria_label=label if far else f"{label}: no measurements",
     )
     steps = (tag("span", f"{top * part:.3g}{unit}") for part in (1, 0.5, 0))
     scale = tag("div", *steps, class_="y", aria_hidden="true")
@@ -63,7 +71,7 @@ def plot(
 
 
 def time_marks(span: Span) -> Html:
-    """The words below a plot."""
+    """The labels below a plot."""
     return tag("div", *(tag("span", mark) for mark in span.marks), class_="x", aria_hidden="true")
 
 
@@ -115,7 +123,7 @@ def _band(buckets: Sequence[Bucket], of: Callable[[Bucket], Level | None], top: 
     points = [
         None
         if (level := of(bucket)) is None
-        else ((position + 0.5) * step, _height(level.middle, top), _height(level.worst, top))
+        else ((position + 0.5) * step, _height(level.median, top), _height(level.worst, top))
         for position, bucket in enumerate(buckets)
     ]
     path = ""
@@ -140,12 +148,12 @@ def _height(value: float, top: float) -> float:
     return HEIGHT * (1 - min(value / top, 1.0))
 
 
-def lane(bars: Iterable[tuple[str, float, float, str]], span: Span, *, label: str, now: float) -> Html:
-    """One target's row of a timeline: `(class, from, to, words)` bars, the words shown under the pointer."""
+def timeline_row(bars: Iterable[Bar], span: Span, *, label: str, now: float) -> Html:
+    """One target's row of a timeline; the words of a bar are shown under the pointer."""
     shapes = []
     for name, since_at, until_at, words in bars:
         begin, end = span.share(since_at) * WIDTH, span.share(until_at) * WIDTH
-        top, high = {"quiet": (16, 4), "warn": (6, 8), "info": (8, 4)}.get(name, (2, 16))
+        top, high = {"silence": (16, 4), "warn": (6, 8), "info": (8, 4)}.get(name, (2, 16))
         width = max(end - begin, 3.0)
         shapes.append(
             tag(
@@ -163,17 +171,8 @@ def lane(bars: Iterable[tuple[str, float, float, str]], span: Span, *, label: st
     return tag("svg", ground, shapes, viewBox=box, preserveAspectRatio="none", role="img", aria_label=label)
 
 
-STRIPES = raw(
-    '<svg width="0" height="0" aria-hidden="true" class="defs"><defs><pattern id="stripes" width="9" height="4"'
-    ' patternUnits="userSpaceOnUse"><rect width="4" height="4" class="stripe"/></pattern></defs></svg>'
-)
-"""The pattern of a blind window; once in a page that has lanes."""
-
-# The two plots of a server: how long it takes, and how fast it writes.
-
-
-def curves(name: str, series: Series, span: Span, *, words: str, now: float) -> Html:
-    """Both plots of the server `name` over `span`, which is `words` long ("7 days")."""
+def server_plots(name: str, series: Series, span: Span, *, words: str, now: float) -> Html:
+    """How long the server `name` takes and how fast it generates, over `span`, which is `words` long ("7 days")."""
     keys, rates = _keys(series), [tag("span", f"tokens/s, median {number(series.speed.p50)}", class_="key")]
     return tag(
         "div",
@@ -199,15 +198,15 @@ def _keys(series: Series) -> list[Html]:
 def _latency(name: str, series: Series, span: Span, words: str, now: float) -> Html:
     ttft, whole = series.ttft, series.duration
     said = (
-        f"{name}, {words}: first token {seconds(ttft.p50)} in the middle, 95 % within {seconds(ttft.p95)}; whole reply "
-        f"{seconds(whole.p50)}; {counted(series.fails, 'probe')} of {series.passes + series.fails} failed"
+        f"{name}, {words}: median first token {seconds(ttft.p50)}, 95 % within {seconds(ttft.p95)}; median whole "
+        f"reply {seconds(whole.p50)}; {series.fails} of {quantity(series.passes + series.fails, 'probe')} failed"
     )
     return plot(
         series.buckets,
         span,
         lines=[
-            ("line two", lambda bucket: bucket.duration.middle if bucket.duration else None),
-            ("line", lambda bucket: bucket.ttft.middle if bucket.ttft else None),
+            ("line two", lambda bucket: bucket.duration.median if bucket.duration else None),
+            ("line", lambda bucket: bucket.ttft.median if bucket.ttft else None),
         ],
         band=lambda bucket: bucket.ttft,
         unit=" s",
@@ -220,9 +219,9 @@ def _rate(name: str, series: Series, span: Span, words: str, now: float) -> Html
     return plot(
         series.buckets,
         span,
-        lines=[("line", lambda bucket: bucket.speed.middle if bucket.speed else None)],
+        lines=[("line", lambda bucket: bucket.speed.median if bucket.speed else None)],
         band=lambda bucket: bucket.speed,
         unit="",
-        label=f"{name}, {words}: {number(series.speed.p50)} tokens per second in the middle",
+        label=f"{name}, {words}: median {number(series.speed.p50)} tokens per second",
         now=now,
     )

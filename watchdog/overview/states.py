@@ -1,4 +1,4 @@
-"""How one check stands, in a sign and a word: never by colour alone."""
+"""States as a symbol and a word, never by colour alone: of a check, of everything, as a badge and as an icon."""
 
 from __future__ import annotations
 
@@ -6,72 +6,66 @@ from dataclasses import dataclass
 
 from watchdog.model import Phase, Severity
 from watchdog.overview.html import Html, tag
-from watchdog.overview.status import Health, Now
+from watchdog.overview.status import Health, Status
 from watchdog.store.reader import KeyView
+from watchdog.text import quantity
 
-SIGNS = {"ok": "●", "slow": "◔", "pending": "◐", "firing": "▲", "recovering": "◑", "blind": "○", "stale": "○"}
+SYMBOLS = {"ok": "●", "slow": "◔", "pending": "◐", "firing": "▲", "recovering": "◑", "blind": "○", "stale": "○"}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`kind` is a key of `SIGNS` (and a class of the style sheet), `words` what is said, `loud` how severe it is."""
+    """`kind` is a key of `SYMBOLS` and a class of the style sheet."""
 
     kind: str
     words: str
-    loud: Severity
+    severity: Severity
 
     def pill(self) -> Html:
         """As a small label."""
-        sign = tag("span", SIGNS[self.kind], aria_hidden="true")
-        return tag("span", sign, " ", self.words, class_=f"pill {self.kind} {self.loud}")
+        symbol = tag("span", SYMBOLS[self.kind], aria_hidden="true")
+        return tag("span", symbol, " ", self.words, class_=f"pill {self.kind} {self.severity}")
 
 
-def state_of(view: KeyView, now: Now) -> State:
-    """How `view` stands."""
-    if now.is_stale:
-        return State("stale", "not watched now", Severity.WARN)
+def state_of(view: KeyView, status: Status) -> State:
+    if status.is_stale:
+        return State("stale", "not watched", Severity.WARN)
     if view.phase in (Phase.FIRING, Phase.RECOVERING):
-        words = "firing" if view.phase is Phase.FIRING else "recovering"
-        return State(view.phase.value, words, view.state.severity)
+        return State(view.phase.value, view.phase.value, view.state.severity)
     if view.state.unknowns:
-        return State("blind", "cannot tell", Severity.WARN)
+        return State("blind", "unknown", Severity.WARN)
     if view.phase is Phase.PENDING:
-        failures = now.plan.get(view.key, {}).get("failures")
-        strikes = f"{view.state.fails}/{failures}" if failures else f"{view.state.fails}"
-        return State("pending", f"pending {strikes}", Severity.WARN)
+        return State("pending", f"pending {status.strikes(view)}", Severity.WARN)
     if view.last is None:
-        return State("blind", "not looked yet", Severity.INFO)
-    slow = view.key in now.drifts
+        return State("blind", "not checked yet", Severity.INFO)
+    slow = view.key in status.drifts
     return State("slow", "slow", Severity.WARN) if slow else State("ok", "ok", Severity.INFO)
 
 
-def headline(now: Now) -> tuple[str, str]:
+def headline(status: Status) -> tuple[str, str]:
     """The whole state as `(class, sentence)`."""
-    if now.snapshot.latest_at is None:
+    if status.snapshot.latest_at is None:
         return "stale", "Nothing has been observed yet"
-    if now.health is Health.STALE:
-        return "stale", "Nobody is watching"
-    pages = sum(one.severity is Severity.PAGE for one in now.snapshot.open_incidents)
-    others = len(now.snapshot.open_incidents) - pages
+    if status.health is Health.STALE:
+        return "stale", "No recent observations"
+    pages = sum(one.severity is Severity.PAGE for one in status.snapshot.open_incidents)
+    others = len(status.snapshot.open_incidents) - pages
     if pages:
-        rest = f" and {others} more" if others else ""
-        return "firing", f"{pages} incident{'s' if pages != 1 else ''} firing{rest}"
+        return "firing", f"{quantity(pages, 'incident')} firing" + (f" and {others} more" if others else "")
     if others:
-        return "warning", f"{others} warning{'s' if others != 1 else ''}"
-    if now.health is Health.WARNING:
-        pending = [view.key.partition("/")[2] for view in now.snapshot.keys if view.phase is not Phase.OK]
-        slow = [key.partition("/")[2] for key in now.drifts]
-        words = f"{_some(pending)}: pending" if pending else f"{_some(slow)}: slower than usual"
+        return "warning", quantity(others, "warning")
+    if status.health is Health.WARNING:
+        pending = [view.key.partition("/")[2] for view in status.snapshot.keys if view.phase is not Phase.OK]
+        slow = [key.partition("/")[2] for key in status.drifts]
+        words = f"{_first_names(pending)}: pending" if pending else f"{_first_names(slow)}: slower than usual"
         return "warning", words
     return "well", "All is well"
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     rest = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return ", ".join(names[:2]) + rest
 
-
-# Small pictures of the state: a badge for another page, and the icon of the browser's tab.
 
 COLOURS = {"well": "#1a7440", "warning": "#8a5a00", "firing": "#c1121f", "stale": "#59636e"}
 LEFT = "inference-watchdog"
@@ -79,9 +73,9 @@ _LETTER = 6.6
 _PAD = 8.0
 
 
-def badge(now: Now) -> str:
+def badge(status: Status) -> str:
     """`inference-watchdog | All is well` as SVG."""
-    kind, words = headline(now)
+    kind, words = headline(status)
     left, right = len(LEFT) * _LETTER + 2 * _PAD, len(words) * _LETTER + 2 * _PAD
     return tag(
         "svg",
@@ -105,9 +99,9 @@ def badge(now: Now) -> str:
     )
 
 
-def icon(now: Now) -> str:
+def icon(status: Status) -> str:
     """A dot in the colour of the state; with a bar when something is wrong."""
-    kind, _ = headline(now)
+    kind, _ = headline(status)
     mark = tag("path", d="M16 7v11m0 4v3", stroke="#fff", stroke_width=4) if kind in ("firing", "stale") else None
     dot = tag("circle", cx=16, cy=16, r=15, fill=COLOURS[kind])
     return tag("svg", dot, mark, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 32 32")

@@ -1,28 +1,30 @@
-"""Small statistics: percentiles, and a share with what may be said about it."""
+"""Figures over a stretch of time: shares and percentiles, blind time, and a server's past in buckets for a plot."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from watchdog.model import Verdict
-from watchdog.store import Sample
+from watchdog.store import BlindWindow, Sample
+from watchdog.text import local_time
 
+HOUR_S = 3600.0
+DAY_S = 86400.0
 Z_95 = 1.959963984540054
 """The standard normal quantile of a two-sided 95 % interval."""
+BUCKETS = 240
+"""Buckets of a plot: more than a phone has pixels for, few enough to be small."""
 
 
-def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """The value at `share` (0 to 1) of the sorted `ordered`, interpolated between its neighbours; None if empty."""
-    if not ordered:
-        return None
-    position = share * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+def cut_points(values: Sequence[float], parts: int) -> list[float]:
+    """The `parts - 1` quantiles that cut `values` (at least one, in any order) into equally likely parts."""
+    # Before Python 3.13 the standard library refuses a single value.
+    return statistics.quantiles(values if len(values) > 1 else [*values, *values], n=parts, method="inclusive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +45,52 @@ class Share:
         if not self.total:
             return None
         n, p, z2 = self.total, self.count / self.total, Z_95 * Z_95
-        middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+        centre = (p + z2 / (2 * n)) / (1 + z2 / n)
         half = Z_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
         return (
-            0.0 if self.count == 0 else max(0.0, middle - half),
-            1.0 if self.count == n else min(1.0, middle + half),
+            0.0 if self.count == 0 else max(0.0, centre - half),
+            1.0 if self.count == n else min(1.0, centre + half),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a measure is spread: how many values, and some percentiles (None of nothing)."""
+    """How many values a measure has, and some percentiles of them (None without values)."""
 
     count: int
-    p50: float | None
-    p90: float | None
-    p95: float | None
-    p99: float | None
-    longest: float | None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of `values` in any order."""
-        ordered = sorted(values)
-        return cls(
-            len(ordered),
-            percentile(ordered, 0.5),
-            percentile(ordered, 0.9),
-            percentile(ordered, 0.95),
-            percentile(ordered, 0.99),
-            ordered[-1] if ordered else None,
-        )
+        """The spread of `values`, which may be in any order."""
+        if not values:
+            return cls(0)
+        cuts = cut_points(values, 100)
+        return cls(len(values), cuts[49], cuts[89], cuts[94], cuts[98], max(values))
 
 
-# The stretch of time that a page or plot shows, ending at a round local time so that its marks are round too.
+def windows_hiding(windows: Iterable[BlindWindow], key: str) -> tuple[BlindWindow, ...]:
+    """Those in which nothing was seen of the check `key`, or of anything."""
+    return tuple(window for window in windows if window.key in ("", key))
 
-HOUR_S = 3600.0
-DAY_S = 86400.0
+
+def blind_seconds(windows: Iterable[BlindWindow], since_at: float, until_at: float) -> float:
+    """The seconds between `since_at` and `until_at` that `windows` cover; overlapping ones count once."""
+    total, covered_until = 0.0, since_at
+    for window in sorted(windows, key=lambda one: one.began_at):
+        begin = max(window.began_at, covered_until)
+        end = min(until_at if window.ended_at is None else window.ended_at, until_at)
+        total += max(0.0, end - begin)
+        covered_until = max(covered_until, end)
+    return total
 
 
 class Length(StrEnum):
-    """The stretches that can be asked for."""
+    """The stretches of time that the page can show."""
 
     DAY = "24h"
     WEEK = "7d"
@@ -91,18 +98,18 @@ class Length(StrEnum):
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length in seconds."""
         return {"24h": DAY_S, "7d": 7 * DAY_S, "30d": 30 * DAY_S}[self.value]
 
     @property
     def words(self) -> str:
-        """As a person says it."""
+        """Its length for people: `7 days`."""
         return {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `since_at` to `until_at` (Unix seconds), and the words of equally spaced marks, both ends included."""
+    """From `since_at` to `until_at` (Unix seconds), and the labels of equally spaced marks, both ends included."""
 
     since_at: float
     until_at: float
@@ -110,7 +117,7 @@ class Span:
 
     @property
     def length_s(self) -> float:
-        """Its length."""
+        """Its length in seconds."""
         return self.until_at - self.since_at
 
     def share(self, at: float) -> float:
@@ -119,44 +126,37 @@ class Span:
 
 
 def span_of(length: Length, now: float, zone: tzinfo | None) -> Span:
-    """The last `length` up to the next full hour (a day) or midnight (longer), in `zone` (None: the machine's)."""
-    local = datetime.fromtimestamp(now, UTC).astimezone(zone)
+    """The last `length` up to the next full hour (a day) or midnight (longer), in `zone` (None: the machine's).
+
+    It ends at a round local time so that its marks are round too.
+    """
+    hour = local_time(now, zone).replace(minute=0, second=0, microsecond=0)
     if length is Length.DAY:
-        end = local.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        form, step_s = "%H:%M", 6 * HOUR_S
+        end, form, step_s, offset_s = hour + timedelta(hours=1), "%H:%M", 6 * HOUR_S, 0.0
     else:
-        end = local.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        end = hour.replace(hour=0) + timedelta(days=1)
         form, step_s = ("%a %d", DAY_S) if length is Length.WEEK else ("%d %b", 5 * DAY_S)
-    until_at = end.timestamp()
-    since_at = until_at - length.seconds
-    marks = []
-    for number in range(round(length.seconds / step_s) + 1):
-        # Over a change of the clocks midnight is an hour off: half a day later it is still the right date.
-        at = since_at + number * step_s + (0 if length is Length.DAY else DAY_S / 2)
-        shown = datetime.fromtimestamp(at, UTC).astimezone(zone)
-        marks.append(shown.strftime(form))
-    return Span(since_at, until_at, tuple(marks))
+        # When the clocks change midnight is an hour off: half a day later it is still the right date.
+        offset_s = DAY_S / 2
+    since_at = end.timestamp() - length.seconds
+    count = round(length.seconds / step_s) + 1
+    marks = (local_time(since_at + number * step_s + offset_s, zone).strftime(form) for number in range(count))
+    return Span(since_at, end.timestamp(), tuple(marks))
 
 
 def span_between(since_at: float, until_at: float, zone: tzinfo | None, marks: int = 7) -> Span:
     """From `since_at` to `until_at` with `marks` equally spaced marks: times of day up to two days, then dates."""
     form = "%a %H:%M" if until_at - since_at <= 2 * DAY_S else "%d %b"
     step_s = (until_at - since_at) / (marks - 1)
-    moments = (datetime.fromtimestamp(since_at + number * step_s, UTC).astimezone(zone) for number in range(marks))
-    return Span(since_at, until_at, tuple(moment.strftime(form) for moment in moments))
-
-
-# A server's past as a row of buckets of equal length: what a plot draws.
-
-BUCKETS = 240
-"""Buckets of a plot: more than a phone has pixels for, few enough to be small."""
+    times: Iterable[datetime] = (local_time(since_at + number * step_s, zone) for number in range(marks))
+    return Span(since_at, until_at, tuple(time.strftime(form) for time in times))
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """One measure within one bucket: its median, and what 95 % of its values stay below (above, for a speed)."""
 
-    middle: float
+    median: float
     worst: float
 
 
@@ -174,7 +174,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All buckets in time order, and each measure over the whole of the time."""
+    """A server's past: equally long buckets in time order, and each measure over the whole of the time."""
 
     buckets: tuple[Bucket, ...]
     passes: int
@@ -191,42 +191,46 @@ class _Values:
     duration: list[float] = field(default_factory=list)
     speed: list[float] = field(default_factory=list)
 
+    def add(self, sample: Sample) -> None:
+        self.duration.append(sample.duration_s)
+        if sample.ttft_s is not None:
+            self.ttft.append(sample.ttft_s)
+        if sample.tokens_per_s is not None:
+            self.speed.append(sample.tokens_per_s)
+
 
 def series_of(samples: Iterable[Sample], span: Span, buckets: int = BUCKETS) -> Series:
     """`samples` sorted into `buckets` over `span`; only passing ones have times, a failure's time says nothing."""
-    made, values, every = [Bucket() for _ in range(buckets)], [_Values() for _ in range(buckets)], _Values()
+    filled, values, every = [Bucket() for _ in range(buckets)], [_Values() for _ in range(buckets)], _Values()
     for sample in samples:
         position = int((sample.at - span.since_at) / span.length_s * buckets)
         if not 0 <= position < buckets:
             continue
-        bucket = made[position]
+        bucket = filled[position]
         if sample.verdict is Verdict.FAIL:
             bucket.fails += 1
         elif sample.verdict is Verdict.UNKNOWN:
             bucket.unknowns += 1
         else:
             bucket.passes += 1
-            for kept in (values[position], every):
-                kept.duration.append(sample.duration_s)
-                if sample.ttft_s is not None:
-                    kept.ttft.append(sample.ttft_s)
-                if sample.tokens_per_s is not None:
-                    kept.speed.append(sample.tokens_per_s)
-    for bucket, found in zip(made, values, strict=True):
-        bucket.ttft, bucket.duration = _level(found.ttft, 0.95), _level(found.duration, 0.95)
-        bucket.speed = _level(found.speed, 0.05)
+            values[position].add(sample)
+            every.add(sample)
+    for bucket, found in zip(filled, values, strict=True):
+        bucket.ttft, bucket.duration = _level(found.ttft, 95), _level(found.duration, 95)
+        bucket.speed = _level(found.speed, 5)
     return Series(
-        tuple(made),
-        sum(bucket.passes for bucket in made),
-        sum(bucket.fails for bucket in made),
-        sum(bucket.unknowns for bucket in made),
+        tuple(filled),
+        sum(bucket.passes for bucket in filled),
+        sum(bucket.fails for bucket in filled),
+        sum(bucket.unknowns for bucket in filled),
         Spread.of(every.ttft),
         Spread.of(every.duration),
         Spread.of(every.speed),
     )
 
 
-def _level(values: list[float], worst: float) -> Level | None:
-    ordered = sorted(values)
-    middle, far = percentile(ordered, 0.5), percentile(ordered, worst)
-    return None if middle is None or far is None else Level(middle, far)
+def _level(values: list[float], worst_percent: int) -> Level | None:
+    if not values:
+        return None
+    cuts = cut_points(values, 20)
+    return Level(cuts[9], cuts[worst_percent // 5 - 1])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from watchdog.config import MaintenanceSettings
-from watchdog.model import Incident, Maintenance, Silence
+from watchdog.model import Incident, Maintenance, Silence, matches_value
 
 _DAY_S = 86400.0
 LABELS = ("server", "host", "kind", "device", "receiver", "check", "key", "severity")
@@ -30,15 +30,10 @@ def matches(matcher: Mapping[str, str], incident: Incident, runs_on: Mapping[str
     hosts = runs_on.get(incident.labels.get("server", ""), ())
 
     def fits(name: str, wanted: str) -> bool:
-        return _fits(wanted, labels.get(name)) or (name == "host" and any(_fits(wanted, host) for host in hosts))
+        values = (*hosts, labels.get(name)) if name == "host" else (labels.get(name),)
+        return any(value is not None and matches_value(wanted, value) for value in values)
 
     return bool(matcher) and all(fits(name, wanted) for name, wanted in matcher.items())
-
-
-def _fits(wanted: str, value: str | None) -> bool:
-    if value is None:
-        return False
-    return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
 
 
 def silenced_by(

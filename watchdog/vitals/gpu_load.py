@@ -7,12 +7,12 @@ evidence beside a failed probe, never an alarm of its own: a slow, living engine
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from watchdog.model import Json
-from watchdog.text import quantile
 from watchdog.vitals.reading import Gpu
 
 # What a GPU usually draws, idle and at work, learned from itself: no fixed number of watts fits every machine.
@@ -70,7 +70,7 @@ class PowerHistory:
         samples = self._gpus.get(_name(gpu))
         if samples is None:
             return Bounds()
-        return Bounds(_quantile(samples.idle, 75), _quantile(samples.busy, 50))
+        return Bounds(_quartile(samples.idle, 3), _quartile(samples.busy, 2))
 
     def to_json(self) -> Json:
         """What to keep: GPU → [idle samples, busy samples] in watts."""
@@ -81,10 +81,10 @@ def _name(gpu: Gpu) -> str:
     return f"{gpu.index} {gpu.name}"
 
 
-def _quantile(samples: list[float], percent: int) -> float | None:
+def _quartile(samples: list[float], number: int) -> float | None:
     if len(samples) < ENOUGH:
         return None
-    return round(quantile(samples, percent), 1)
+    return round(statistics.quantiles(samples, n=4, method="inclusive")[number - 1], 1)
 
 
 def _floats(value: Json) -> list[float]:

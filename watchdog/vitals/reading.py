@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-
-from watchdog.text import quantile
 
 MAX_GPUS = 32
 FULL_PERCENT = 90.0
@@ -108,7 +107,7 @@ def _median_of(gpu: Gpu, samples: Sequence[Vitals]) -> Gpu:
 
     def middle(values: list[float | None]) -> float | None:
         known = [value for value in values if value is not None]
-        return quantile(known) if known else None
+        return statistics.median(known) if known else None
 
     return replace(
         gpu,

@@ -1,4 +1,4 @@
-"""Who may look: the method, the name we are asked under, the token; and the headers that every reply carries."""
+"""Who may look: method, host name and token of a request; and the headers that every reply carries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from watchdog.errors import StoreError
 from watchdog.overview.html import content_policy
 
 OPEN_TO_ALL = frozenset({"/healthz"})
-"""Asked by other watchdogs and monitors, which may have no token; says nothing but whether we go on."""
+"""Asked by other watchdogs and monitors, which may have no token; says only whether we make progress."""
 HEADERS = {
     "Server": "inference-watchdog",
     "Cache-Control": "no-store",
@@ -30,20 +30,20 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _reply(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except web.HTTPException as answer:
-        return web.Response(status=answer.status, text=f"{answer.status} {answer.reason}\n")
+    except web.HTTPException as error:
+        return web.Response(status=error.status, text=f"{error.status} {error.reason}\n")
     except StoreError as error:
         return web.Response(status=503, text=f"The state cannot be read: {error}\n")
 
 
-class Guard:
-    """The one middleware."""
+class Access:
+    """Decides which requests are answered: the only middleware."""
 
     def __init__(self, settings: WebSettings) -> None:
-        """Take the token and the names from `settings`."""
+        """Requests must carry the token of `settings`, if it has one, and use one of its names or an address."""
         self._token = settings.token.reveal().encode() if settings.token is not None else None
         self._names = frozenset({"localhost", *settings.names})
 
@@ -52,14 +52,14 @@ class Guard:
         """For `web.Application(middlewares=…)`."""
 
         @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
             refusal = self._refusal(request)
-            reply = await _answer(request, handler) if refusal is None else refusal
+            reply = await _reply(request, handler) if refusal is None else refusal
             for name, value in (*HEADERS.items(), ("Content-Security-Policy", content_policy())):
                 reply.headers.setdefault(name, value)
             return reply
 
-        return guard
+        return middleware
 
     def knows(self, request: web.Request) -> bool:
         """Whether the request carries the token, if there is one: as bearer token, or as password of any user."""
@@ -77,18 +77,18 @@ class Guard:
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, headers={"Allow": "GET, HEAD"}, text="This can only be looked at.\n")
+            return web.Response(status=405, headers={"Allow": "GET, HEAD"}, text="Read only: use GET or HEAD.\n")
         if not self._is_ours(request.headers.get("Host", "")):
-            words = "This name is not known here. Add it to `web.names`, or use an IP address.\n"
+            words = "Unknown host name. Add it to `web.names`, or use an IP address.\n"
             return web.Response(status=421, text=words)
         if request.path not in OPEN_TO_ALL and not self.knows(request):
             realm = 'Basic realm="inference-watchdog", charset="UTF-8"'
-            words = "Give the token of `web.token`, as password (any user name) or as bearer token.\n"
+            words = "Send the token of `web.token`, as the password (with any user name) or as a bearer token.\n"
             return web.Response(status=401, headers={"WWW-Authenticate": realm}, text=words)
         return None
 
     def _is_ours(self, host: str) -> bool:
-        """Whether we may be asked under this name. A page of a stranger that points its own name at us may not."""
+        """Whether `host` names us. A foreign page may point its own name at our address (DNS rebinding)."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

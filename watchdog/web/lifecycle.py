@@ -1,4 +1,4 @@
-"""The daemon's side of the web part: nothing of it is loaded, counted or opened unless the configuration has `web:`."""
+"""The daemon's side of the web server: nothing is loaded, counted or opened unless the configuration has `web:`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from watchdog.waiting import run_while
 
 if TYPE_CHECKING:
     from watchdog.web.metrics import Metrics
-    from watchdog.web.server import Sources
 
 log = structlog.get_logger("web")
 
@@ -26,7 +25,7 @@ RunCheck = Callable[[Check], Awaitable[CheckResult]]
 
 
 class WebLifecycle:
-    """Follows the configuration: starts, restarts and ends the server and its counters with it."""
+    """Starts, restarts and ends the web server and its counters as the configuration says."""
 
     def __init__(
         self,
@@ -62,22 +61,22 @@ class WebLifecycle:
         self._changed.set()
 
     def is_scraped(self, check: Check) -> bool:
-        """Whether `check` runs only when a Prometheus asks for it."""
+        """Whether `check` runs only when Prometheus asks for it."""
         web = self._config.web
         return web is not None and web.probe_on_scrape and GENERATION.has(check.key)
 
     def observed(self, observation: Observation) -> None:
-        """Count what a check saw."""
+        """Count an observation."""
         if self._metrics is not None:
             self._metrics.observed(observation)
 
     def changed(self, incident: Incident, change: TransitionKind) -> None:
-        """Count what became of an incident."""
+        """Count a change of an incident."""
         if self._metrics is not None:
             self._metrics.changed(incident, change)
 
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Count an attempt to deliver."""
+        """Count a delivery attempt."""
         if self._metrics is not None:
             self._metrics.attempted(delivery, outcome.reason)
 
@@ -93,9 +92,9 @@ class WebLifecycle:
         if settings is None or metrics is None:
             await asyncio.Event().wait()
             return
-        from watchdog.web.server import Sources, WebServer  # noqa: PLC0415 - only who has a page pays for it
+        from watchdog.web.server import Sources, WebServer  # noqa: PLC0415 - loaded only with `web:`
 
-        sources: Sources = Sources(
+        sources = Sources(
             store=self._store,
             progress=self._progress,
             metrics=metrics,
@@ -111,7 +110,7 @@ class WebLifecycle:
             learning.cancel()
 
     async def _learn_kinds(self, metrics: Metrics) -> None:
-        """Prepare a series for every kind the rules know; reading them takes a moment, and nobody waits for it."""
+        """Prepare a series for every kind of finding; reading the rules takes a moment, and the page must not wait."""
         if not self._config.hosts:
             return
         from watchdog.rulebook import load_rules  # noqa: PLC0415
@@ -128,7 +127,7 @@ class WebLifecycle:
 
 
 def _metrics(config: Config) -> Metrics:
-    from watchdog.web.metrics import Metrics  # noqa: PLC0415 - only who has a page pays for it
+    from watchdog.web.metrics import Metrics  # noqa: PLC0415 - loaded only with `web:`
 
     return Metrics(config, version=_version(), scan_reasons=[reason.value for reason in HostReason])
 

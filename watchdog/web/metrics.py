@@ -20,51 +20,6 @@ from watchdog.config import Config
 from watchdog.model import Delivery, Incident, Nature, Observation, OutcomeReason, Severity, TransitionKind, Verdict
 from watchdog.reasons import ServerReason
 
-# What is read from the state at the moment of a scrape.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """Open incidents by severity; by check: firing (1 or 0), and seconds blind since our start; waiting by receiver."""
-
-    open_incidents: Mapping[str, int] = field(default_factory=dict)
-    firing: Mapping[str, int] = field(default_factory=dict)
-    blind_s: Mapping[str, float] = field(default_factory=dict)
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    storage_ok: bool = True
-
-
-class LiveCollector(Collector):
-    """Gives the newest `reading` to whoever scrapes."""
-
-    def __init__(self, prefix: str) -> None:
-        """Names begin with `prefix`."""
-        self._prefix = prefix
-        self.reading = Reading()
-
-    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
-        """One family for each part of the reading."""
-        now = self.reading
-        yield self._gauge("incidents_open", "Open incidents.", "severity", now.open_incidents)
-        yield self._gauge("check_firing", "1 while an incident of this check is open.", "check", now.firing)
-        yield self._gauge("outbox_depth", "Messages that wait for a receiver.", "receiver", now.waiting)
-        words = "Seconds since our start in which a check could not tell, or we saw nothing at all."
-        blind = CounterMetricFamily(f"{self._prefix}_blind_seconds", words, labels=["check"])
-        for check, seconds in now.blind_s.items():
-            blind.add_metric([check], seconds)
-        yield blind
-        words = "1 while the state is on the disk, 0 while it is in memory only."
-        yield GaugeMetricFamily(f"{self._prefix}_storage_ok", words, value=float(now.storage_ok))
-
-    def _gauge(self, name: str, words: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(f"{self._prefix}_{name}", words, labels=[label])
-        for value, number in values.items():
-            family.add_metric([value], number)
-        return family
-
-
-__all__ = ["Metrics", "Reading", "encoded"]
-
 PREFIX = "inference_watchdog"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 MOST_PREPARED = 100
@@ -73,17 +28,60 @@ MOST_VALUES = 200
 """Different values of one label that grows with what is found; what comes later is counted as `other`."""
 OTHER = "other"
 GENERATION, KERNEL_LOG = "generation", "kernel_log"
+UNFINISHED = "scrape_timeout"
+"""The reason given when the scrape had to be answered before the probe ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMetrics:
+    """What a scrape reads from the state.
+
+    Open incidents by severity; by check: firing (1 or 0), and seconds blind since our start; waiting by receiver.
+    """
+
+    open_incidents: Mapping[str, int] = field(default_factory=dict)
+    firing: Mapping[str, int] = field(default_factory=dict)
+    blind_s: Mapping[str, float] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    storage_ok: bool = True
+
+
+class StateCollector(Collector):
+    """Gives the newest `state` to a scrape."""
+
+    def __init__(self) -> None:
+        """Empty until `state` is set."""
+        self.state = StateMetrics()
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        """One family for each part of the state."""
+        state = self.state
+        yield self._gauge("incidents_open", "Open incidents.", "severity", state.open_incidents)
+        yield self._gauge("check_firing", "1 while an incident of this check is open.", "check", state.firing)
+        yield self._gauge("outbox_depth", "Messages waiting for a receiver.", "receiver", state.waiting)
+        words = "Seconds since our start in which nothing could be observed of a check."
+        blind = CounterMetricFamily(f"{PREFIX}_blind_seconds", words, labels=["check"])
+        for check, seconds in state.blind_s.items():
+            blind.add_metric([check], seconds)
+        yield blind
+        words = "1 while the state is on disk, 0 while it is in memory only."
+        yield GaugeMetricFamily(f"{PREFIX}_storage_ok", words, value=float(state.storage_ok))
+
+    def _gauge(self, name: str, words: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=[label])
+        for value, number in values.items():
+            family.add_metric([value], number)
+        return family
 
 
 @dataclass(slots=True)
-class Bounded:
-    """Lets so many different values through, then only `other`."""
+class BoundedValues:
+    """Lets `limit` different values of a label through, then only `other`."""
 
     limit: int = MOST_VALUES
     known: set[str] = field(default_factory=set)
 
     def __call__(self, value: str) -> str:
-        """`value`, or `other`."""
         if value in self.known:
             return value
         if len(self.known) >= self.limit:
@@ -93,7 +91,7 @@ class Bounded:
 
 
 class Metrics:
-    """Everything that is counted. `scan_reasons` are those that hosts can have, to prepare their series."""
+    """Everything that is counted. `scan_reasons` are those that a scan can end with, to prepare their series."""
 
     def __init__(self, config: Config, *, version: str, scan_reasons: Iterable[str] = ()) -> None:
         """Start at zero, for what `config` names."""
@@ -101,24 +99,24 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
-        self._live = LiveCollector(PREFIX)
-        self._registry.register(self._live)
+        self._state = StateCollector()
+        self._registry.register(self._state)
         self._scan_reasons = tuple(scan_reasons)
         self._kinds: tuple[str, ...] = ()
-        self._reason, self._kind = Bounded(), Bounded()
-        build = Gauge(f"{PREFIX}_build_info", "Always 1; what runs here.", ["version"], registry=self._registry)
+        self._reason, self._kind = BoundedValues(), BoundedValues()
+        build = Gauge(f"{PREFIX}_build_info", "Always 1; the version that runs.", ["version"], registry=self._registry)
         build.labels(version).set(1)
         self._probes = self._counter("probes", "Finished generation probes.", "server", "verdict", "reason")
         self._duration = self._histogram("probe_duration_seconds", "Whole reply of passing probes.")
         self._first_token = self._histogram("probe_first_token_seconds", "Time to the first token of passing probes.")
         self._speed = self._gauge("probe_tokens_per_second", "Decode rate of the last passing probe.", "server")
-        self._scans = self._counter("scans", "Finished kernel log readings.", "host", "verdict", "reason")
+        self._scans = self._counter("scans", "Finished kernel log scans.", "host", "verdict", "reason")
         self._lines = self._counter("kernel_lines_read", "Kernel log lines read.", "host")
         self._findings = self._counter("kernel_findings", "Kernel log lines that a rule matched.", "host", "kind")
         self._last_run = self._gauge("last_run_timestamp_seconds", "When a check last ended.", "check")
         self._last_good = self._gauge("last_success_timestamp_seconds", "When a check last passed.", "check")
         self._incidents = self._counter("incidents", "Changes of incidents.", "severity", "change")
-        self._deliveries = self._counter("deliveries", "Attempts to deliver a message.", "receiver", "result")
+        self._deliveries = self._counter("deliveries", "Delivery attempts.", "receiver", "result")
         for severity in Severity:
             for change in TransitionKind:
                 self._incidents.labels(severity.value, change.value)
@@ -135,7 +133,7 @@ class Metrics:
         return Histogram(f"{PREFIX}_{name}", words, ["server"], buckets=SECONDS, registry=self._registry)
 
     def follow(self, config: Config) -> None:
-        """Prepare the series of everything in `config`, and forget those of what is not in it any more."""
+        """Prepare the series of everything in `config`, and remove those of what is no longer in it."""
         wanted = {
             "server": {server.name for server in config.servers},
             "host": {host.name for host in config.hosts},
@@ -189,7 +187,7 @@ class Metrics:
                 stamp.remove_by_labels({"check": f"{kind}/{name}"})
 
     def observed(self, observation: Observation) -> None:
-        """Count one observation of a check."""
+        """Count an observation of a server's or host's check."""
         kind, _, rest = observation.key.partition("/")
         name = rest.partition("/")[0]
         if kind == GENERATION and name in self._names["server"]:
@@ -218,51 +216,50 @@ class Metrics:
             self._speed.labels(name).set(seen["tokens_per_s"])
 
     def changed(self, incident: Incident, change: TransitionKind) -> None:
-        """Count one change of an incident."""
+        """Count a change of an incident."""
         self._incidents.labels(incident.severity.value, change.value).inc()
 
     def attempted(self, delivery: Delivery, result: OutcomeReason) -> None:
-        """Count one attempt to deliver."""
+        """Count a delivery attempt."""
         if delivery.receiver in self._names["receiver"]:
             self._deliveries.labels(delivery.receiver, result.value).inc()
 
-    def exposition(self, accept: str, reading: Reading) -> tuple[bytes, str]:
+    def exposition(self, accept: str, state: StateMetrics) -> tuple[bytes, str]:
         """Everything, in the format that the `Accept` header asks for, and its content type."""
-        self._live.reading = reading
-        return encoded(self._registry, accept)
+        self._state.state = state
+        return encode(self._registry, accept)
 
 
-def encoded(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """What `registry` holds, and its content type: OpenMetrics for who asks for it."""
+def encode(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """What `registry` holds, and its content type: OpenMetrics where `accept` asks for it."""
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type
 
 
-# The result of one probe as metrics, for `/probe`: a scrape that makes the probe it reports.
-
-UNFINISHED = "scrape_timeout"
-"""The reason given when the scrape had to be answered before the probe ended."""
-
-
-def probe_exposition(server: str, seen: Observation | None, accept: str) -> tuple[bytes, str]:
-    """`seen` (None: the probe has not ended in time) in the format that `accept` asks for, and its content type."""
+def probe_exposition(server: str, probe: Observation | None, accept: str) -> tuple[bytes, str]:
+    """The result of `probe` (None: it has not ended in time) for `/probe`, as `Metrics.exposition` returns it."""
     registry = CollectorRegistry(auto_describe=True)
 
     def gauge(name: str, words: str, value: float) -> None:
         Gauge(f"{PREFIX}_probe_{name}", words, ["server"], registry=registry).labels(server).set(value)
 
-    passed = seen is not None and seen.verdict is Verdict.PASS
+    passed = probe is not None and probe.verdict is Verdict.PASS
     gauge("success", "1 if generated text came back in time.", float(passed))
-    reason = Gauge(f"{PREFIX}_probe_reason", "Always 1; why.", ["server", "verdict", "reason"], registry=registry)
-    verdict = Verdict.FAIL if seen is None else seen.verdict
-    reason.labels(server, verdict.value, UNFINISHED if seen is None else seen.reason).set(1)
-    if seen is not None:
-        gauge("started_timestamp_seconds", "When this probe began.", seen.at)
-        gauge("last_duration_seconds", "How long it took.", seen.measurements.get("duration_s", seen.duration_s))
+    reason = Gauge(
+        f"{PREFIX}_probe_reason",
+        "Always 1; why it ended so.",
+        ["server", "verdict", "reason"],
+        registry=registry,
+    )
+    verdict = Verdict.FAIL if probe is None else probe.verdict
+    reason.labels(server, verdict.value, UNFINISHED if probe is None else probe.reason).set(1)
+    if probe is not None:
+        gauge("started_timestamp_seconds", "When this probe began.", probe.at)
+        gauge("last_duration_seconds", "How long it took.", probe.measurements.get("duration_s", probe.duration_s))
         for name, key, words in (
             ("last_first_token_seconds", "ttft_s", "Time to the first token."),
             ("last_tokens_per_second", "tokens_per_s", "Decode rate."),
         ):
-            if key in seen.measurements:
-                gauge(name, words, seen.measurements[key])
-    return encoded(registry, accept)
+            if key in probe.measurements:
+                gauge(name, words, probe.measurements[key])
+    return encode(registry, accept)

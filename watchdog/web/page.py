@@ -1,183 +1,84 @@
-"""The status page: a scene as one HTML document that works without scripts, on a phone and in a screen reader."""
+"""The status page: one HTML document that works without scripts, on a phone and in a screen reader."""
 
 from __future__ import annotations
 
-from collections import Counter
 from urllib.parse import urlencode
 
 from watchdog.kinds import FOLLOW, VITALS
-from watchdog.model import Nature, Verdict
-from watchdog.overview.drift import GENERATION
-from watchdog.overview.format import Clockface, counted, number, seconds
-from watchdog.overview.html import Child, Html, document, scrolling, tag
+from watchdog.model import Phase, Verdict
+from watchdog.overview import GENERATION, KERNEL_LOG
+from watchdog.overview.format import TimeFormat, number, seconds
+from watchdog.overview.html import Child, Html, document, scroll_area, tag
 from watchdog.overview.incidents import open_incident, past_incident, silence_words
-from watchdog.overview.page_data import KERNEL_LOG, Scene
-from watchdog.overview.plot import curves
-from watchdog.overview.states import SIGNS, headline, state_of
+from watchdog.overview.page_data import PageData
+from watchdog.overview.plot import server_plots
+from watchdog.overview.report import findings_by_kind
+from watchdog.overview.states import SYMBOLS, headline, state_of
 from watchdog.overview.statistics import Length
 from watchdog.overview.timeline import timeline
 from watchdog.policy import next_window, window_at
 from watchdog.reasons import HostReason
 from watchdog.store.reader import KeyView
-
-# The servers and hosts on the status page: state, words, figures and plots.
-
-MOST_SHOWN = 100
-"""Servers or hosts on one page, those that are not well first."""
-
-
-def servers(scene: Scene, clock: Clockface) -> Html | None:
-    """Every server, or the chosen one."""
-    views = scene.views(GENERATION)
-    if scene.chosen is not None:
-        views = tuple(view for view in views if view.key == GENERATION + scene.chosen)
-    if not views:
-        words = f"No server called {scene.chosen} is watched." if scene.chosen else None
-        return tag("p", words, class_="card") if words else None
-    return _targets("Servers", "servers", views, [_server(view, scene, clock) for view in _worst_first(views, scene)])
-
-
-def hosts(scene: Scene, clock: Clockface) -> Html | None:
-    """Every host."""
-    views = scene.views(KERNEL_LOG)
-    if not views or scene.chosen is not None:
-        return None
-    return _targets("Hosts", "hosts", views, [_host(view, scene, clock) for view in _worst_first(views, scene)])
-
-
-def _targets(title: str, name: str, views: tuple[KeyView, ...], cards: list[Html]) -> Html:
-    more = len(views) - len(cards)
-    rest = tag("p", f"and {more} more that are well", class_="muted") if more > 0 else None
-    return tag("section", tag("h2", title, id=name), tag("div", *cards, class_="cards"), rest, aria_labelledby=name)
-
-
-def _worst_first(views: tuple[KeyView, ...], scene: Scene) -> list[KeyView]:
-    if len(views) <= MOST_SHOWN:
-        return list(views)
-    order = [*reversed(list(SIGNS))]
-    return sorted(views, key=lambda view: order.index(state_of(view, scene.now).kind))[:MOST_SHOWN]
-
-
-def _server(view: KeyView, scene: Scene, clock: Clockface) -> Html:
-    name, series = view.key.removeprefix(GENERATION), scene.series.get(view.key)
-    drift = scene.now.drifts.get(view.key)
-    link: Child = name
-    if series is None or (len(scene.series) > 1 and scene.chosen is None):
-        asked = urlencode({"range": scene.length.value, "server": name})
-        link = tag("a", name, href=f"?{asked}")
-    last = view.last.measurements if view.last is not None and view.last.verdict is Verdict.PASS else {}
-    pairs = _times(view, scene, clock)
-    if "ttft_s" in last:
-        pairs.append(("first token", seconds(last["ttft_s"])))
-    if "duration_s" in last:
-        pairs.append(("whole reply", seconds(last["duration_s"])))
-    if "tokens_per_s" in last:
-        pairs.append(("tokens/s", number(last["tokens_per_s"])))
-    slow = tag("p", str(drift), class_="said") if drift is not None else None
-    words = scene.length.words
-    curve = curves(name, series, scene.span, words=words, now=scene.at) if series is not None else None
-    return _card(view, scene, link, slow, _figures(pairs), curve)
-
-
-def _host(view: KeyView, scene: Scene, clock: Clockface) -> Html:
-    name = view.key.removeprefix(KERNEL_LOG)
-    pairs = _times(view, scene, clock)
-    stream = scene.view(FOLLOW.key(name))
-    if stream is not None:
-        pairs.append(("live stream", "open" if stream.phase.value == "ok" else stream.phase.value))
-    kinds: Counter[str] = Counter()
-    for one in scene.incidents_of("host", name):
-        if one.nature is Nature.OCCURRENCE:
-            kinds[one.labels.get("kind", one.reason)] += one.count
-    words = ", ".join(f"{kind} × {count}" for kind, count in kinds.most_common(6)) or "none"
-    pairs.append((f"kernel findings, {scene.length.words}", words))
-    vitals = scene.view(VITALS.key(name))
-    seen = vitals.last.summary if vitals is not None and vitals.last is not None else ""
-    told = tag("p", seen, class_="facts") if seen else None
-    return _card(view, scene, name, told, _figures(pairs))
-
-
-def _card(view: KeyView, scene: Scene, name: Child, *rest: Child) -> Html:
-    said = tag("p", *_said(view), class_="said")
-    head = tag("header", tag("h3", name), state_of(view, scene.now).pill())
-    return tag("article", head, said, *rest, class_="card")
-
-
-def _said(view: KeyView) -> list[Child]:
-    """The last words about it, without its name, which stands above them."""
-    if view.last is None:
-        return ["no result yet"]
-    words = view.last.summary
-    return [words] if view.last.reason == HostReason.OK else [tag("code", view.last.reason), f" {words}"]
-
-
-def _times(view: KeyView, scene: Scene, clock: Clockface) -> list[tuple[str, Child]]:
-    plan = scene.now.plan.get(view.key)
-    due = view.last.at + plan["interval_s"] if plan is not None and view.last is not None else None
-    return [("last good", clock.ago(view.state.last_good_at)), ("next look", clock.ahead(due))]
-
-
-def _figures(pairs: list[tuple[str, Child]]) -> Html:
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs))
-
+from watchdog.text import quantity
 
 MOST_OPEN, MOST_PAST = 50, 20
+"""Open and past incidents on one page."""
+MOST_CARDS = 100
+"""Servers or hosts on one page, those that are not well first."""
+MOST_KINDS = 6
+"""Kinds of kernel findings on a host's card."""
 
 
-def page(scene: Scene, version: str) -> str:
+def page(data: PageData, version: str) -> str:
     """The whole page as text."""
-    clock = Clockface(scene.at, scene.zone)
-    kind, words = headline(scene.now)
+    times = TimeFormat(data.at, data.zone)
+    kind, words = headline(data.status)
     main = tag(
         "main",
-        tag("div", tag("p", words), tag("p", _subtitle(scene, clock), class_="muted"), class_=f"hero {kind}"),
-        _trouble(scene),
-        _open(scene, clock),
-        servers(scene, clock),
-        hosts(scene, clock),
-        _past(scene, clock),
-        _quiet_times(scene, clock),
-        _delivery(scene, clock),
+        tag("div", tag("p", words), tag("p", _subtitle(data, times), class_="muted"), class_=f"hero {kind}"),
+        _storage_problem(data),
+        _open_incidents(data, times),
+        _servers(data, times),
+        _hosts(data, times),
+        _past(data, times),
+        _quiet_times(data, times),
+        _delivery(data, times),
         id="main",
     )
     icon = tag("link", rel="icon", type="image/svg+xml", href="icon.svg")
-    skip = tag("a", "Skip to the state", href="#main", class_="skip")
-    return document(f"{words} · inference-watchdog", skip, _head(scene), main, _foot(scene, version), head=icon)
+    skip = tag("a", "Skip to the status", href="#main", class_="skip")
+    footer = _footer(times, version)
+    return document(f"{words} · inference-watchdog", skip, _header(data), main, footer, head=icon)
 
 
-def _head(scene: Scene) -> Html:
+def _header(data: PageData) -> Html:
     links = []
     for length in Length:
-        asked = {"range": length.value} | ({"server": scene.chosen} if scene.chosen else {})
-        here = "page" if length is scene.length else None
-        links.append(tag("a", length.words, href="?" + urlencode(asked), aria_current=here))
-    if scene.chosen is not None:
-        links.append(tag("a", "all servers", href=f"?{urlencode({'range': scene.length.value})}"))
+        query = {"range": length.value} | ({"server": data.chosen} if data.chosen else {})
+        here = "page" if length is data.length else None
+        links.append(tag("a", length.words, href="?" + urlencode(query), aria_current=here))
+    if data.chosen is not None:
+        links.append(tag("a", "all servers", href=f"?{urlencode({'range': data.length.value})}"))
     return tag("header", tag("h1", "inference-watchdog"), tag("nav", *links, aria_label="Time shown"))
 
 
-def _subtitle(scene: Scene, clock: Clockface) -> list[Child]:
-    snapshot, plan = scene.now.snapshot, scene.now.plan
-    if snapshot.latest_at is None:
-        return ["The first results are on their way. Is the daemon running? ", tag("code", "inference-watchdog run")]
-    seen = f"{counted(len(scene.views(GENERATION)), 'server')}, {counted(len(scene.views(KERNEL_LOG)), 'host')}"
-    due = [
-        view.last.at + plan[view.key]["interval_s"]
-        for view in snapshot.keys
-        if view.last is not None and view.key in plan
-    ]
-    looks = [" · last look ", clock.ago(snapshot.latest_at), f" · next {clock.ahead(min(due, default=None))}"]
-    if scene.now.is_stale:
-        looks = [" · last look ", clock.ago(snapshot.latest_at), ": what follows is old. Is the daemon running?"]
-    return [seen, *looks]
+def _subtitle(data: PageData, times: TimeFormat) -> list[Child]:
+    status, latest_at = data.status, data.status.snapshot.latest_at
+    if latest_at is None:
+        return ["No results yet. Is the daemon running? ", tag("code", "inference-watchdog run")]
+    servers, hosts = len(data.views(GENERATION)), len(data.views(KERNEL_LOG))
+    counts = [f"{quantity(servers, 'server')}, {quantity(hosts, 'host')} · last check ", times.ago(latest_at)]
+    if status.is_stale:
+        return [*counts, ": what follows is old. Is the daemon running?"]
+    due = [due_at for view in status.snapshot.keys if (due_at := status.due_at(view)) is not None]
+    return [*counts, f" · next {times.ahead(min(due, default=None))}"]
 
 
-def _trouble(scene: Scene) -> Html | None:
-    """Our own trouble with the disk: everything on this page is in memory only."""
-    storage = scene.now.snapshot.storage
+def _storage_problem(data: PageData) -> Html | None:
+    storage = data.status.snapshot.storage
     if not storage:
         return None
-    words = f"The state cannot be written to the disk: {storage}. Watching and alerting go on from memory."
+    words = f"The state cannot be written to disk: {storage}. Watching and alerting go on from memory."
     return tag("p", tag("b", words), class_="card")
 
 
@@ -185,66 +86,153 @@ def _section(title: str, name: str, *children: Child) -> Html:
     return tag("section", tag("h2", title, id=name), *children, aria_labelledby=name)
 
 
-def _open(scene: Scene, clock: Clockface) -> Html | None:
-    found = sorted(scene.now.snapshot.open_incidents, key=lambda one: (-one.severity.rank, one.since))
+def _open_incidents(data: PageData, times: TimeFormat) -> Html | None:
+    found = sorted(data.status.snapshot.open_incidents, key=lambda one: (-one.severity.rank, one.since))
     if not found:
         return None
-    return _section("Open now", "open", *(open_incident(one, scene.now, clock) for one in found[:MOST_OPEN]))
+    return _section("Open now", "open", *(open_incident(one, data.status, times) for one in found[:MOST_OPEN]))
 
 
-def _past(scene: Scene, clock: Clockface) -> Html:
-    over = [one for one in scene.incidents if one.closed_at is not None]
-    rows = [past_incident(one, clock) for one in over[:MOST_PAST]]
+def _servers(data: PageData, times: TimeFormat) -> Html | None:
+    """The cards of every server, or of the chosen one."""
+    views = data.views(GENERATION)
+    if data.chosen is not None:
+        views = tuple(view for view in views if view.key == GENERATION + data.chosen)
+        if not views:
+            return tag("p", f"No server called {data.chosen} is watched.", class_="card")
+    return _cards("Servers", "servers", views, [_server(view, data, times) for view in _worst_first(views, data)])
+
+
+def _hosts(data: PageData, times: TimeFormat) -> Html | None:
+    views = data.views(KERNEL_LOG) if data.chosen is None else ()
+    return _cards("Hosts", "hosts", views, [_host(view, data, times) for view in _worst_first(views, data)])
+
+
+def _cards(title: str, name: str, views: tuple[KeyView, ...], cards: list[Html]) -> Html | None:
+    if not cards:
+        return None
+    more = len(views) - len(cards)
+    rest = tag("p", f"and {more} more that are well", class_="muted") if more > 0 else None
+    return _section(title, name, tag("div", *cards, class_="cards"), rest)
+
+
+def _worst_first(views: tuple[KeyView, ...], data: PageData) -> list[KeyView]:
+    if len(views) <= MOST_CARDS:
+        return list(views)
+    order = [*reversed(list(SYMBOLS))]
+    return sorted(views, key=lambda view: order.index(state_of(view, data.status).kind))[:MOST_CARDS]
+
+
+def _server(view: KeyView, data: PageData, times: TimeFormat) -> Html:
+    name, series = view.key.removeprefix(GENERATION), data.series.get(view.key)
+    drift = data.status.drifts.get(view.key)
+    link: Child = name
+    if series is None or (len(data.series) > 1 and data.chosen is None):
+        link = tag("a", name, href="?" + urlencode({"range": data.length.value, "server": name}))
+    last = view.last.measurements if view.last is not None and view.last.verdict is Verdict.PASS else {}
+    figures = _check_times(view, data, times)
+    for label, key, written in (
+        ("first token", "ttft_s", seconds),
+        ("whole reply", "duration_s", seconds),
+        ("tokens/s", "tokens_per_s", number),
+    ):
+        if key in last:
+            figures.append((label, written(last[key])))
+    slow = tag("p", str(drift), class_="said") if drift is not None else None
+    plots = None
+    if series is not None:
+        plots = server_plots(name, series, data.span, words=data.length.words, now=data.at)
+    return _card(view, data, link, slow, _figures(figures), plots)
+
+
+def _host(view: KeyView, data: PageData, times: TimeFormat) -> Html:
+    name = view.key.removeprefix(KERNEL_LOG)
+    figures = _check_times(view, data, times)
+    stream, vitals = data.view(FOLLOW.key(name)), data.view(VITALS.key(name))
+    if stream is not None:
+        figures.append(("live stream", "open" if stream.phase is Phase.OK else stream.phase.value))
+    kinds = findings_by_kind(data.incidents_of("host", name)).most_common(MOST_KINDS)
+    words = ", ".join(f"{kind} × {count}" for kind, count in kinds) or "none"
+    figures.append((f"kernel findings, {data.length.words}", words))
+    seen = vitals.last.summary if vitals is not None and vitals.last is not None else ""
+    return _card(view, data, name, tag("p", seen, class_="facts") if seen else None, _figures(figures))
+
+
+def _card(view: KeyView, data: PageData, name: Child, *rest: Child) -> Html:
+    header = tag("header", tag("h3", name), state_of(view, data.status).pill())
+    return tag("article", header, tag("p", *_last_result(view), class_="said"), *rest, class_="card")
+
+
+def _last_result(view: KeyView) -> list[Child]:
+    """The last words about it, without its name, which stands above them."""
+    if view.last is None:
+        return ["no result yet"]
+    words = view.last.summary
+    return [words] if view.last.reason == HostReason.OK else [tag("code", view.last.reason), f" {words}"]
+
+
+def _check_times(view: KeyView, data: PageData, times: TimeFormat) -> list[tuple[str, Child]]:
+    due_at = data.status.due_at(view)
+    return [("last good", times.ago(view.state.last_good_at)), ("next check", times.ahead(due_at))]
+
+
+def _figures(pairs: list[tuple[str, Child]]) -> Html:
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs))
+
+
+def _past(data: PageData, times: TimeFormat) -> Html:
+    over = [one for one in data.incidents if one.closed_at is not None]
+    rows = [past_incident(one, times) for one in over[:MOST_PAST]]
     more = len(over) - len(rows)
     rest = tag("p", f"{more} older: ", tag("code", "inference-watchdog history"), class_="muted") if more > 0 else None
     empty = tag("p", "No incident ended in this time.", class_="muted") if not rows else None
-    drawn = timeline(scene) if scene.now.snapshot.keys else None
-    title = f"The last {scene.length.words}"
-    return _section(title, "past", tag("div", drawn, *rows, rest, empty, class_="card"))
+    drawn = timeline(data) if data.status.snapshot.keys else None
+    return _section(f"The last {data.length.words}", "past", tag("div", drawn, *rows, rest, empty, class_="card"))
 
 
-def _quiet_times(scene: Scene, clock: Clockface) -> Html | None:
-    lines = [tag("li", silence_words(one, clock)) for one in scene.now.snapshot.silences]
-    for window in scene.now.windows:
-        covered, following = window_at(window, scene.at), next_window(window, scene.at)
-        if covered is not None:
-            lines.append(tag("li", f"Maintenance {window.name}: now, until ", clock.moment(covered[1])))
+def _quiet_times(data: PageData, times: TimeFormat) -> Html | None:
+    """Silences, maintenance windows and blind times, now and soon."""
+    lines = [tag("li", silence_words(one, times)) for one in data.status.snapshot.silences]
+    for window in data.status.windows:
+        current, following = window_at(window, data.at), next_window(window, data.at)
+        if current is not None:
+            lines.append(tag("li", f"Maintenance {window.name}: now, until ", times.stamp(current[1])))
         elif following is not None:
-            begin, end = clock.moment(following[0]), clock.moment(following[1])
+            begin, end = times.stamp(following[0]), times.stamp(following[1])
             lines.append(tag("li", f"Maintenance {window.name}: ", begin, " to ", end))
-    for blind in scene.now.snapshot.blind:
-        until: Child = "until now" if blind.ended_at is None else ["to ", clock.moment(blind.ended_at)]
+    for blind in data.status.snapshot.blind:
+        until: Child = "until now" if blind.ended_at is None else ["to ", times.stamp(blind.ended_at)]
         what = blind.key or "everything"
-        lines.append(tag("li", f"Blind to {what} from ", clock.moment(blind.began_at), " ", until, f": {blind.reason}"))
+        lines.append(tag("li", f"Blind to {what} from ", times.stamp(blind.began_at), " ", until, f": {blind.reason}"))
     return _section("Quiet and blind times", "quiet", tag("ul", *lines, class_="card plain")) if lines else None
 
 
-def _delivery(scene: Scene, clock: Clockface) -> Html:
+def _delivery(data: PageData, times: TimeFormat) -> Html:
     rows = [
         tag(
             "tr",
             tag("th", one.name, scope="row"),
-            tag("td", clock.ago(one.delivered_at)),
+            tag("td", times.ago(one.delivered_at)),
             tag("td", str(one.waiting), class_="n"),
-            tag("td", f"{counted(one.failures, 'failure')} in a row: {one.detail}" if one.failures else "–"),
+            tag("td", f"{quantity(one.failures, 'failure')} in a row: {one.detail}" if one.failures else "–"),
         )
-        for one in scene.now.snapshot.receivers
+        for one in data.status.snapshot.receivers
     ]
+    if not rows:
+        none = ["Nothing has been delivered yet. Test your receivers: ", tag("code", "inference-watchdog test-alert")]
+        return _section("Delivery", "delivery", tag("p", *none, class_="card"))
     head = tag(
         "tr",
         tag("th", "Receiver", scope="col"),
         tag("th", "Last delivery", scope="col"),
         tag("th", "Waiting", scope="col", class_="n"),
-        tag("th", "Trouble", scope="col"),
+        tag("th", "Problem", scope="col"),
     )
-    none = ["Nothing was ever delivered. Prove your receivers: ", tag("code", "inference-watchdog test-alert")]
     table = tag("table", tag("thead", head), tag("tbody", *rows))
-    shown = scrolling(table, "Receivers", class_="scroll card") if rows else tag("p", *none, class_="card")
-    return _section("Delivery", "delivery", shown)
+    return _section("Delivery", "delivery", scroll_area(table, "Receivers", class_="scroll card"))
 
 
-def _foot(scene: Scene, version: str) -> Html:
-    at = Clockface(scene.at, scene.zone).local(scene.at)
+def _footer(times: TimeFormat, version: str) -> Html:
     links = [tag("a", name, href=path) for name, path in (("JSON", "api/status"), ("metrics", "metrics"))]
-    made = f"made {at:%Y-%m-%d %H:%M:%S %Z}"
+    made = f"generated {times.local(times.now):%Y-%m-%d %H:%M:%S %Z}"
     return tag("footer", tag("span", f"inference-watchdog {version}"), tag("span", made), *links)

@@ -1,4 +1,4 @@
-"""The HTTP server: routes, and what each of them reads. It changes nothing; `/probe` alone starts something."""
+"""The HTTP server: routes, and what each of them reads. It changes nothing; only `/probe` starts something."""
 
 from __future__ import annotations
 
@@ -14,21 +14,30 @@ from aiohttp import web
 from watchdog.clock import Clock
 from watchdog.config import Config, WebSettings
 from watchdog.model import CheckProgress, Observation, Severity
-from watchdog.overview.page_data import Scene
+from watchdog.overview.page_data import PageData
 from watchdog.overview.states import badge, icon
-from watchdog.overview.statistics import Length
-from watchdog.overview.status import Now
-from watchdog.store import PLAN, BlindWindow, Reader, Store
-from watchdog.web.access import Guard
-from watchdog.web.metrics import Metrics, Reading, probe_exposition
+from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
+from watchdog.overview.status import Status
+from watchdog.store import PLAN, Reader, Store
+from watchdog.web.access import Access
+from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
 from watchdog.web.page import page
 
-# `/probe`: a Prometheus asks, we probe, and it gets the result. Never a burst, whoever asks how often.
+log = structlog.get_logger("web")
 
+RETRY_S = 30.0
+STORAGE_ANSWERS_WITHIN_S = 5.0
+KEEP_PAGE_S = 2.0
+"""Who reloads faster than this gets the same page."""
+MOST_KEPT = 32
+ANSWER_BEFORE_S = 0.5
+"""A scrape is answered this long before its own limit."""
+SCRAPE_LIMIT = "X-Prometheus-Scrape-Timeout-Seconds"
+SVG = "image/svg+xml"
 RunProbe = Callable[[str], Awaitable[Observation | None]]
 """Server name → the observation of a probe made now; None if there is no such server."""
 FRESH_SHARE = 0.5
-"""Two who ask within half of a server's interval share one probe: a pair of Prometheus servers asks for one."""
+"""Two scrapes within half of a server's interval share one probe: a pair of Prometheus servers causes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class _Last:
 
 
 class ScrapedProbes:
-    """Probes that are made when they are asked for; one in flight per server."""
+    """Probes that are made when they are asked for; one in flight per server, however often they are asked for."""
 
     def __init__(self, run: RunProbe, clock: Clock) -> None:
         """`run` makes one probe and takes its result in as any other."""
@@ -48,7 +57,7 @@ class ScrapedProbes:
         self._running: dict[str, asyncio.Task[Observation | None]] = {}
 
     async def ask(self, server: str, interval_s: float, within_s: float | None) -> Observation | None:
-        """A result not older than half of `interval_s`; None if it is not there `within_s`. The probe goes on then."""
+        """A result not older than half of `interval_s`; None if there is none `within_s`, but the probe goes on."""
         last = self._last.get(server)
         if last is not None and self._clock.monotonic() - last.at < FRESH_SHARE * interval_s:
             return last.observation
@@ -62,12 +71,12 @@ class ScrapedProbes:
     async def _probe(self, server: str) -> Observation | None:
         began = self._clock.monotonic()
         try:
-            seen = await self._run(server)
+            observation = await self._run(server)
         finally:
             del self._running[server]
-        if seen is not None:
-            self._last[server] = _Last(seen, began)
-        return seen
+        if observation is not None:
+            self._last[server] = _Last(observation, began)
+        return observation
 
     async def stop(self) -> None:
         """Cancel what runs; a cancelled probe counts for nothing."""
@@ -77,51 +86,21 @@ class ScrapedProbes:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-# What `/metrics` reads from the state: open incidents, queues, and how long we were blind.
-
-
-def reading_of(reader: Reader, started_at: float, now: float, receivers: Iterable[str]) -> Reading:
-    """The state at `now`; blind times count from `started_at`, so that they only ever grow while we run."""
+def state_metrics(reader: Reader, started_at: float, now: float, receivers: Iterable[str]) -> StateMetrics:
+    """The state at `now` for `/metrics`; blind times count from `started_at`, so that they only ever grow."""
     snapshot = reader.snapshot(now)
     checks = sorted(reader.memory(PLAN) or {})
     open_now = Counter(incident.severity.value for incident in snapshot.open_incidents)
     firing = {incident.key for incident in snapshot.open_incidents}
     waiting = {one.name: one.waiting for one in snapshot.receivers}
     blind = reader.blind_windows(started_at)
-    return Reading(
+    return StateMetrics(
         open_incidents={severity.value: open_now[severity.value] for severity in Severity},
         firing={check: int(check in firing) for check in checks},
-        blind_s={check: blind_seconds(blind, check, started_at, now) for check in checks},
+        blind_s={check: blind_seconds(windows_hiding(blind, check), started_at, now) for check in checks},
         waiting={name: waiting.get(name, 0) for name in receivers},
         storage_ok=snapshot.storage is None,
     )
-
-
-def blind_seconds(windows: Iterable[BlindWindow], check: str, since_at: float, until_at: float) -> float:
-    """The time within `since_at` to `until_at` in which `check` could not be seen; overlapping windows count once."""
-    spans = sorted(
-        (max(one.began_at, since_at), min(one.ended_at or until_at, until_at))
-        for one in windows
-        if one.key in ("", check)
-    )
-    total, seen_until = 0.0, since_at
-    for begin, end in spans:
-        total += max(0.0, end - max(begin, seen_until))
-        seen_until = max(seen_until, end)
-    return total
-
-
-log = structlog.get_logger("web")
-
-RETRY_S = 30.0
-STORAGE_ANSWERS_WITHIN_S = 5.0
-KEEP_PAGE_S = 2.0
-"""Who reloads faster than this gets the same page."""
-MOST_KEPT = 32
-ANSWER_BEFORE_S = 0.5
-"""A scrape is answered this long before its own limit."""
-SCRAPE_LIMIT = "X-Prometheus-Scrape-Timeout-Seconds"
-SVG = "image/svg+xml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,21 +117,21 @@ class Sources:
 
 
 class WebServer:
-    """Serves at `settings.listen` until it is cancelled; an address that is taken is tried again and again."""
+    """Serves at `settings.listen`."""
 
     def __init__(self, settings: WebSettings, sources: Sources) -> None:
         """Nothing listens before `run`."""
         self._settings = settings
         self._from = sources
-        self._guard = Guard(settings)
+        self._access = Access(settings)
         self._scrapes = ScrapedProbes(sources.run_probe, sources.clock)
         self._started_at = sources.clock.wall()
         self._rendering = asyncio.Lock()
         self._kept: dict[tuple[str, str | None], tuple[float, str]] = {}
 
     async def run(self) -> None:
-        """Serve."""
-        app = web.Application(middlewares=[self._guard.middleware])
+        """Serve until cancelled; an address that is in use is tried again and again."""
+        app = web.Application(middlewares=[self._access.middleware])
         app.router.add_get("/", self._page)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/api/status", self._status)
@@ -176,7 +155,7 @@ class WebServer:
             try:
                 await site.start()
             except OSError as error:
-                advice = "Watching and alerting go on without the page. Free the port, or change `web.listen`."
+                advice = "Watching and alerting go on without the page. Free the port or change `web.listen`."
                 log.error("web_cannot_listen", listen=self._settings.listen, problem=error.strerror, advice=advice)
                 await site.stop() if site in runner.sites else None
                 await self._from.clock.sleep(RETRY_S)
@@ -187,7 +166,7 @@ class WebServer:
     async def _page(self, request: web.Request) -> web.Response:
         asked, server = request.query.get("range", Length.DAY.value), request.query.get("server")
         if asked not in tuple(Length):
-            return web.Response(status=400, text=f"`range` is one of {', '.join(Length)}.\n")
+            return web.Response(status=400, text=f"`range` must be one of {', '.join(Length)}.\n")
         async with self._rendering:
             kept = self._kept.get((asked, server))
             if kept is None or self._from.clock.monotonic() - kept[0] > KEEP_PAGE_S:
@@ -200,20 +179,20 @@ class WebServer:
         return web.Response(text=kept[1], content_type="text/html", status=200 if known else 404)
 
     def _render(self, reader: Reader, length: Length, server: str | None) -> str:
-        return page(Scene.read(reader, self._from.clock.wall(), length, server=server), self._from.version)
+        return page(PageData.read(reader, self._from.clock.wall(), length, server=server), self._from.version)
 
-    async def _now(self) -> Now:
-        return await self._from.store.read(lambda reader: Now.read(reader, self._from.clock.wall()))
+    async def _current(self) -> Status:
+        return await self._from.store.read(lambda reader: Status.read(reader, self._from.clock.wall()))
 
     async def _status(self, _request: web.Request) -> web.Response:
-        return web.json_response((await self._now()).as_json(), dumps=json.dumps)
+        return web.json_response((await self._current()).as_json(), dumps=json.dumps)
 
     async def _badge(self, _request: web.Request) -> web.Response:
         elsewhere = {"Cross-Origin-Resource-Policy": "cross-origin"}
-        return web.Response(text=badge(await self._now()), content_type=SVG, headers=elsewhere)
+        return web.Response(text=badge(await self._current()), content_type=SVG, headers=elsewhere)
 
     async def _icon(self, _request: web.Request) -> web.Response:
-        return web.Response(text=icon(await self._now()), content_type=SVG)
+        return web.Response(text=icon(await self._current()), content_type=SVG)
 
     async def _health(self, request: web.Request) -> web.Response:
         """200 only while the checks make progress and the state is on the disk."""
@@ -227,13 +206,13 @@ class WebServer:
             status = "late"
         elif self._from.progress.unfinished() and not self._from.progress.last_completed_at:
             status = "starting"
-        said: dict[str, object] = {"version": 1, "status": status}
-        if self._guard.knows(request):
-            said |= {"late": list(late), "storage": problem}
-        return web.json_response(said, status=200 if status == "ok" else 503)
+        body: dict[str, object] = {"version": 1, "status": status}
+        if self._access.knows(request):
+            body |= {"late": list(late), "storage": problem}
+        return web.json_response(body, status=200 if status == "ok" else 503)
 
     async def _storage_problem(self) -> str | None:
-        """Whether the store's own thread and its database still take a transaction."""
+        """Why the store does not answer; None while its thread and its database still take a transaction."""
         try:
             async with asyncio.timeout(STORAGE_ANSWERS_WITHIN_S):
                 await self._from.store.read_in_turn(lambda reader: reader.deliveries(since_at=self._from.clock.wall()))
@@ -244,27 +223,27 @@ class WebServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         now = self._from.clock.wall()
         receivers = [one.name for one in self._from.config().receivers]
-        reading = await self._from.store.read(lambda reader: reading_of(reader, self._started_at, now, receivers))
-        body, content_type = self._from.metrics.exposition(request.headers.get("Accept", ""), reading)
+        state = await self._from.store.read(lambda reader: state_metrics(reader, self._started_at, now, receivers))
+        body, content_type = self._from.metrics.exposition(request.headers.get("Accept", ""), state)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _probe(self, request: web.Request) -> web.Response:
         if not self._settings.probe_on_scrape:
-            words = "Probes run on a schedule here; /metrics has their results. See `web.probe_on_scrape`.\n"
+            words = "Probes run on a schedule; /metrics has their results. See `web.probe_on_scrape`.\n"
             return web.Response(status=403, text=words)
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return web.Response(status=403, text="Another site's page may not start a probe.\n")
         name = request.query.get("server", "")
         server = next((one for one in self._from.config().servers if one.name == name), None)
         if server is None:
-            return web.Response(status=404, text="`server` is the name of a configured server.\n")
-        seen = await self._scrapes.ask(name, server.probe.interval_s, _limit_of(request))
-        body, content_type = probe_exposition(name, seen, request.headers.get("Accept", ""))
+            return web.Response(status=404, text="`server` must name a configured server.\n")
+        observation = await self._scrapes.ask(name, server.probe.interval_s, _scrape_limit_s(request))
+        body, content_type = probe_exposition(name, observation, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _limit_of(request: web.Request) -> float | None:
-    """How long the scrape may take, as Prometheus says it."""
+def _scrape_limit_s(request: web.Request) -> float | None:
+    """Seconds in which the scrape must be answered, as Prometheus states them; None if it does not."""
     try:
         limit_s = float(request.headers.get(SCRAPE_LIMIT, ""))
     except ValueError:
