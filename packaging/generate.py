@@ -32,7 +32,7 @@ FILES = (
 EXITS = (
     ("0", "All is well, or done."),
     ("1, 2, 3", "check, probe, scan: warning, critical, unknown, as plugins of other monitors use them."),
-    ("64", "Wrong usage, or a configuration that must not be started with."),
+    ("64", "Wrong usage, or a configuration that is not valid."),
     ("74", "The output could not be written, and it was all that was asked for."),
     ("75", "run: the state directory cannot be used now; trying again can help."),
     ("141", "Whoever read the output has gone, as in scan | head."),

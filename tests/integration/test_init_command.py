@@ -79,17 +79,17 @@ GOOD = ("--url", "127.0.0.1:1", "--receiver", "json://127.0.0.1:9/x")
     ("flags", "words"),
     [
         ((), "--url is needed"),
-        (("--url", "ftp://x"), "no address of a server"),
+        (("--url", "ftp://x"), "is not a server address"),
         (("--url", "127.0.0.1:1"), "--receiver is needed"),
         (("--url", "127.0.0.1:1", "--receiver", "jsom://h/x"), "did you mean `json://`"),
         (("--url", "127.0.0.1:1", "--receiver-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL is not set"),
         (("--url", "127.0.0.1:1", "--api-key-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL is not set"),
-        ((*GOOD, "--host", "-oProxyCommand=x@y"), "-oProxyCommand is no name"),
+        ((*GOOD, "--host", "-oProxyCommand=x@y"), "-oProxyCommand is not a valid name"),
         ((*GOOD, "--host", "m@a", "--host", "m@a"), "two hosts have the same name"),
         ((*GOOD, "--host", "m@a", "--identity", __file__), "key"),
-        ((*GOOD, "--host", "m@a", "--url", "ftp://x"), "no address of a server"),
+        ((*GOOD, "--host", "m@a", "--url", "ftp://x"), "is not a server address"),
         ((*GOOD, "--model", ""), "--model"),
-        ((*GOOD, "--receiver-env", "HOME"), "both given"),
+        ((*GOOD, "--receiver-env", "HOME"), "cannot be used together"),
     ],
 )
 async def test_what_cannot_be_right_stops_before_anything_is_written(
@@ -115,7 +115,7 @@ async def test_a_server_of_several_models_needs_one_named(tmp_path: Path) -> Non
         flags = ("--url", server.url, "--receiver", "json://127.0.0.1:9/x", "--no-test", "--yes")
         status, said = await init(tmp_path, *flags)
         assert status == 0, said
-        assert "first is taken; --model names another" in said
+        assert "Using first; --model selects another" in said
         status, said = await init(tmp_path, *flags, "--force", "--model", "second")
     assert status == 0, said
     assert "model: second" in (tmp_path / "config.yaml").read_text()
@@ -174,7 +174,7 @@ async def test_the_doctor_goes_on_where_it_can_without_a_good_configuration(tmp_
     assert status == 64
     assert "did you mean base_url?" in said
     assert "did you mean `json://`?" in said
-    assert "cannot see servers, hosts" in said
+    assert "cannot tell: servers, hosts" in said
     assert "pass  python" in said
 
 

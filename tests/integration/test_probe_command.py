@@ -104,7 +104,7 @@ async def test_the_plain_line_says_what_happened_and_what_to_do_next() -> None:
         (["http://host/\x1b[31mv1"], "BASE_URL holds a line break or another character that cannot be seen"),
         (["http://host/v1?key=hunter2"], "BASE_URL holds a ? or #"),
         (["http://host/v1", "--metrics-url", "http://user:hunter2@host/metrics"], "--metrics-url holds a user"),
-        (["http://host/v1", "--timeout", "nan"], "nan is no finite number"),
+        (["http://host/v1", "--timeout", "nan"], "nan is not a finite number"),
         (["http://host/v1", "--timeout", "0"], "--timeout"),
         (["http://host/v1", "--max-tokens", "0"], "--max-tokens"),
         (["http://host/v1", "--api-key-env", "NO_SUCH_VARIABLE_HERE"], "NO_SUCH_VARIABLE_HERE is not set"),

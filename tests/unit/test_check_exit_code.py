@@ -51,4 +51,4 @@ def test_a_page_beats_an_unknown_beats_a_warning(seen: list[Observation], code: 
 def test_a_number_that_is_not_finite_is_wrong_usage(option: tuple[str, ...], number: str) -> None:
     result = CliRunner().invoke(cli, [*option, number])
     assert result.exit_code == 2, result.output  # click's own code, which `main` makes 64
-    assert "is no finite number" in result.output
+    assert "is not a finite number" in result.output

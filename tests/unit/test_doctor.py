@@ -13,7 +13,7 @@ from watchdog.checks.examination import Examined
 from watchdog.config import Config, HostSettings, ReceiverSettings, Secret
 from watchdog.doctor import Finding, Grade
 from watchdog.doctor.finding import Ask, ask_machine, properties
-from watchdog.doctor.hosts import HostLook, examine_key, judge_hosts
+from watchdog.doctor.hosts import HostLook, examine_key, host_findings
 from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_python, examine_service, examine_sleep
 from watchdog.doctor.round import examine_own
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
@@ -35,7 +35,7 @@ def good(finding: Finding) -> Finding:
     """Every finding obeys the contract: no pass without sight goes unmarked, no fault goes without a fix."""
     assert finding.words
     assert finding.fix or finding.grade is Grade.PASS
-    assert finding.seen or "cannot see" in finding.words
+    assert finding.seen or "cannot tell" in finding.words
     return finding
 
 
@@ -165,7 +165,7 @@ def seen(offset_s: float, trouble: HostError | None = None) -> Examined:
 def clocks(*offsets_s: float) -> list[Finding]:
     """The findings about the clocks of hosts that are so far off."""
     looks = [HostLook(host(f"h{number}"), seen(offset), None) for number, offset in enumerate(offsets_s)]
-    return [good(found) for found in judge_hosts(looks) if found.area == "clock"]
+    return [good(found) for found in host_findings(looks) if found.area == "clock"]
 
 
 @pytest.mark.parametrize(
@@ -195,14 +195,14 @@ def test_when_all_hosts_agree_with_each_other_our_own_clock_is_the_wrong_one() -
 
 def test_a_host_without_a_login_has_its_reason_and_an_unseen_clock() -> None:
     trouble = HostError(HostReason.SILENT, "its port is silent", "Look at its console.")
-    login, clock = [good(found) for found in judge_hosts([HostLook(host(), None, trouble)])]
+    login, clock = [good(found) for found in host_findings([HostLook(host(), None, trouble)])]
     assert (login.grade, login.reason, login.fix) == (Grade.FAIL, "silent", "Look at its console.")
     assert not clock.seen
 
 
 def test_a_login_that_may_not_read_is_a_failed_permission() -> None:
     trouble = HostError(HostReason.NO_PERMISSION, "may not read", "Run there: x")
-    found = judge_hosts([HostLook(host(), seen(0.0, trouble), trouble)])
+    found = host_findings([HostLook(host(), seen(0.0, trouble), trouble)])
     assert [(one.area, one.grade.value) for one in found] == [
         ("host", "pass"),
         ("permission", "fail"),
@@ -253,7 +253,7 @@ def test_a_daemon_is_seen_by_what_it_writes() -> None:
 
 def test_a_state_directory_that_is_not_there_yet_will_be_made(tmp_path: Path) -> None:
     (found,) = examine_state(tmp_path / "a" / "b")
-    assert (good(found).grade, f"will be made in {tmp_path}" in found.words) == (Grade.PASS, True)
+    assert (good(found).grade, f"will be created in {tmp_path}" in found.words) == (Grade.PASS, True)
     assert read_state(tmp_path / "a" / "b", NOW) == (None, [])
 
 

@@ -1,4 +1,4 @@
-"""Where a command keeps its state: what can never be a folder is wrong usage."""
+"""Where a command keeps its state: what can never be a directory is wrong usage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_state_directory_that_is_a_file_ends_with_64(
     with pytest.raises(SystemExit) as ended:
         main([command, *options, "--state-dir", str(tmp_path / named)])
     assert ended.value.code == 64
-    assert f"{tmp_path / 'file'} is a file, not a folder" in capsys.readouterr().err
+    assert f"{tmp_path / 'file'} is a file, not a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_configuration_that_says_nothing_of_the_state_leaves_its_usual_place(
 def test_the_doctor_names_the_file_that_is_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     (found,) = examine_state(chosen_state_dir(str(tmp_path / "file" / "state")))
-    assert (found.grade.value, found.words) == ("fail", f"cannot be a folder: {tmp_path / 'file'} is a file")
+    assert (found.grade.value, found.words) == ("fail", f"cannot be a directory: {tmp_path / 'file'} is a file")

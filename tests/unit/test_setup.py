@@ -15,10 +15,10 @@ from watchdog.config import HostSettings, Secret, ServerSettings
 from watchdog.errors import WatchdogError
 from watchdog.loading import read
 from watchdog.setup.config_text import render, scalar
-from watchdog.setup.files import PRIVATE, Places, append_line, write
+from watchdog.setup.files import PRIVATE, Files, append_line, write
 from watchdog.setup.host import Access, parse_host
-from watchdog.setup.prompts import Talk
-from watchdog.setup.receiver import NewReceiver, keep_secret
+from watchdog.setup.prompts import Prompter
+from watchdog.setup.receiver import NewReceiver, store_secret
 from watchdog.setup.server import NewServer, usable_url
 from watchdog.ssh.host_key import Standing, described, standing
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
@@ -73,7 +73,7 @@ def test_what_is_no_host_is_refused(typed: str) -> None:
     ["-oProxyCommand=x@y", "-l@h", "n=-oProxyCommand@h", "m@-oProxyCommand", ".n=m@h", "_n=m@h", f"{'n' * 65}=m@h"],
 )
 def test_what_a_command_could_take_for_an_option_is_refused(typed: str) -> None:
-    with pytest.raises(WatchdogError, match="is no"):
+    with pytest.raises(WatchdogError, match="is not"):
         parse_host(typed, ACCESS)
 
 
@@ -144,7 +144,7 @@ def test_a_file_is_written_closed_whole_and_never_over_another(tmp_path: Path) -
     path = tmp_path / "new" / "file"
     write(path, "one", PRIVATE)
     assert (path.read_text(), path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == ("one", 0o600, 0o700)
-    with pytest.raises(WatchdogError, match="exists already"):
+    with pytest.raises(WatchdogError, match="already exists"):
         write(path, "two", PRIVATE)
     assert path.read_text() == "one"
     write(path, "two", PRIVATE, replace=True)
@@ -169,33 +169,33 @@ def test_a_line_is_added_behind_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_kept_apart_and_another_one_is_never_replaced_unasked(tmp_path: Path) -> None:
-    places, talk = Places(tmp_path / "config.yaml"), Talk(unattended=True, yes=False)
-    assert keep_secret("phone_url", "json://h/x", places, talk, replace=False) == "${file:phone_url}"
+    files, prompter = Files(tmp_path / "config.yaml"), Prompter(unattended=True, yes=False)
+    assert store_secret("phone_url", "json://h/x", files, prompter, replace=False) == "${file:phone_url}"
     assert (tmp_path / "phone_url").stat().st_mode & 0o777 == 0o600
-    assert keep_secret("phone_url", "json://h/x", places, talk, replace=False) == "${file:phone_url}"
-    with pytest.raises(WatchdogError, match="left as it is"):
-        keep_secret("phone_url", "json://other/x", places, talk, replace=False)
+    assert store_secret("phone_url", "json://h/x", files, prompter, replace=False) == "${file:phone_url}"
+    with pytest.raises(WatchdogError, match="was not changed"):
+        store_secret("phone_url", "json://other/x", files, prompter, replace=False)
 
 
 def test_the_system_service_gets_its_secrets_as_credentials(tmp_path: Path) -> None:
-    places = Places(tmp_path / "config.yaml", credentials=True)
-    assert places.secret("phone_url") == (tmp_path / "credentials" / "phone_url", "${credential:secret_phone_url}")
-    assert places.key == tmp_path / "credentials" / "id_ed25519"
+    files = Files(tmp_path / "config.yaml", credentials=True)
+    assert files.secret("phone_url") == (tmp_path / "credentials" / "phone_url", "${credential:secret_phone_url}")
+    assert files.key == tmp_path / "credentials" / "id_ed25519"
 
 
 def test_nobody_at_the_terminal_agrees_to_nothing_without_yes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not Talk(unattended=True, yes=False).agree("Trust it?", default=True)
-    assert Talk(unattended=True, yes=True).agree("Trust it?", default=False)
-    assert not Talk(unattended=True, yes=True).again("Try again?")
+    assert not Prompter(unattended=True, yes=False).confirm("Trust it?", default=True)
+    assert Prompter(unattended=True, yes=True).confirm("Trust it?", default=False)
+    assert not Prompter(unattended=True, yes=True).confirm_retry("Try again?")
     assert "no (unattended" in capsys.readouterr().out
 
 
 def test_a_problem_that_was_solved_is_not_left_to_do() -> None:
-    talk = Talk(unattended=True, yes=True)
-    talk.problem("x", "do y", about="host a")
-    talk.problem("x", "do y", about="host ab")
-    talk.solved("host a")
-    assert len(talk.left) == 1
+    prompter = Prompter(unattended=True, yes=True)
+    prompter.problem("x", "do y", about="host a")
+    prompter.problem("x", "do y", about="host ab")
+    prompter.clear("host a")
+    assert len(prompter.remaining) == 1
 
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp521", "ssh-rsa"])

@@ -32,7 +32,7 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert validate("--config", str(path)) == 0
     shown = capsys.readouterr()
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    assert lines[0] == f"{path} is good: 5 checks, 3 receivers."
+    assert lines[0] == f"{path} is valid: 5 checks, 3 receivers."
     assert lines[3:8] == [
         "generation/deepseek 2m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/head 10m 1m 3 failures in a row 2 passes in a row phone, mail mail",
@@ -40,7 +40,7 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
         "vitals/head 10m 30s 3 failures in a row 2 passes in a row phone, mail mail",
         "vitals/worker 10m 30s 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
     ]
-    assert "mail gets what phone did not take after 3 tries." in lines
+    assert "mail gets what phone did not accept after 3 tries." in lines
     assert shown.err == ""
     assert not any(secret in shown.out for secret in SECRETS)
 
@@ -87,7 +87,7 @@ def test_a_bad_file_shows_every_problem_and_exits_64(tmp_path: Path, capsys: pyt
     shown = capsys.readouterr()
     assert shown.out == ""
     assert f"{path}:4:5: servers[0].modle: unknown key (did you mean model?)" in shown.err
-    assert shown.err.endswith("4 problems; nothing was started.\n")
+    assert shown.err.endswith("4 problems; `run` would refuse to start.\n")
 
 
 def test_a_bad_file_as_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,6 +131,13 @@ class Examined:
     trouble: HostError | None = None
 
 
+def described_lines(count: int) -> str:
+    """How many kernel lines a login saw, for a person; the sample ends at `SAMPLE_LINES`."""
+    if count >= SAMPLE_LINES:
+        return f"at least {SAMPLE_LINES} kernel lines"
+    return f"{count} kernel line{'' if count == 1 else 's'}"
+
+
 async def examine(host: HostSettings, clock: Clock, timeout_s: float, jump: HostSettings | None = None) -> Examined:
     """Log in to `host` once and look. Raises HostError when there is no login, or the reader does not run."""
     try:

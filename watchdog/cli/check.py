@@ -1,4 +1,4 @@
-"""`check`: every check once, now; nothing is stored and nobody is alerted."""
+"""`check`: runs every check once, now; nothing is stored and nobody is alerted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per observation, one a line.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def command(config_file: str | None, as_json: bool, names: tuple[str, ...]) -> int:
-    """Run every check once, now, and show what it found.
+    """Run every check once, now, and show the results.
 
-    NAME is a server, a host, or a whole check such as generation/deepseek; without one, all run. Nothing is stored,
-    nobody is alerted, and the daemon may be running.
+    NAME is a server, a host, or a single check such as generation/deepseek; without one, all checks run. Nothing is
+    stored, nobody is alerted, and the daemon may keep running.
 
-    Exit code: 2 if any check failed that pages; else 3 if any is unknown; else 1 for a warning; 0 all pass. Vitals
-    that are unknown do not count where the same host's kernel_log has failed, which tells it already.
+    Exit code: 2 if a check that pages failed; else 3 if any is unknown; else 1 for a warning; 0 if all pass. Unknown
+    vitals do not count where the same host's kernel_log has failed.
     """
     from watchdog import logs
     from watchdog.loading import load, locate
@@ -54,23 +54,23 @@ async def _observe(config: Config, names: tuple[str, ...]) -> list[Observation]:
     clock = SystemClock()
     async with ChatClient() as chat:
         checks = build_checks(config, clock, chat)
-        unknown = [name for name in names if not any(_named(check.key, name) for check in checks)]
+        unknown = [name for name in names if not any(_matches(check.key, name) for check in checks)]
         if unknown:
             known = ", ".join(check.key for check in checks)
-            raise click.UsageError(f"no check is called {', '.join(unknown)}; there are: {known}")
-        wanted = [check for check in checks if not names or any(_named(check.key, name) for name in names)]
+            raise click.UsageError(f"there is no check {', '.join(unknown)}; the checks are: {known}")
+        wanted = [check for check in checks if not names or any(_matches(check.key, name) for name in names)]
         results = await asyncio.gather(*(check.run(None, clock.wall()) for check in wanted))
     return [seen for result in results for seen in result.observations]
 
 
-def _named(key: str, name: str) -> bool:
+def _matches(key: str, name: str) -> bool:
     return name in (key, key.partition("/")[2])
 
 
 def worst_exit_code(observations: Sequence[Observation]) -> int:
-    """The one code for all: a page beats an unknown, that beats a warning.
+    """The exit code for all: critical before unknown, unknown before warning.
 
-    A host that cannot be reached fails its kernel_log and leaves its vitals unknown: that unknown says nothing more.
+    A host that cannot be reached fails its kernel_log and leaves its vitals unknown: that unknown adds nothing.
     """
     failed = {seen.key for seen in observations if seen.verdict.value == "fail"}
     codes = {
@@ -86,7 +86,7 @@ def worst_exit_code(observations: Sequence[Observation]) -> int:
 
 
 def exit_code(seen: Observation) -> int:
-    """The monitoring-plugin code of one observation."""
+    """The monitoring-plugin exit code of one observation."""
     if seen.verdict.value == "unknown":
         return EXIT_UNKNOWN
     if seen.verdict.value == "pass":
@@ -95,7 +95,7 @@ def exit_code(seen: Observation) -> int:
 
 
 def observation_json(seen: Observation) -> dict[str, Any]:
-    """One observation with the fields of the design's contract."""
+    """One observation as `check --json` prints it."""
     return {
         "check": seen.key,
         "verdict": seen.verdict.value,

@@ -30,13 +30,13 @@ SYSTEM_STATE = Path("/var/lib/inference-watchdog")
 @state_dir_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per finding, one a line.")
 def command(config_file: str | None, state_dir: str | None, as_json: bool) -> int:
-    """Look over the whole installation: a line for each thing, pass, warn or fail, with the exact fix.
+    """Examine the whole installation: one line per finding, pass, warn or fail, with the exact fix.
 
-    Servers (one real probe each), keys, hosts and their host keys, permissions, clocks, receivers, state, sleep,
-    Python and the service are looked at; nothing is changed or sent. `pass?` means that nothing bad was found because
-    it cannot be seen from here.
+    Examines servers (one real probe each), keys, hosts and their host keys, permissions, clocks, receivers, state,
+    sleep settings, Python and the service; nothing is changed, no alert is sent. `pass?` marks what cannot be verified
+    from here.
 
-    Exit code: 0 all pass, 1 warning, 2 failure, 64 the configuration must not be started with.
+    Exit code: 0 all pass, 1 warning, 2 failure, 64 the configuration is not valid.
     """
     from watchdog.errors import ConfigError
 
@@ -54,7 +54,7 @@ def command(config_file: str | None, state_dir: str | None, as_json: bool) -> in
 def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[Finding], int]:
     from watchdog import logs
     from watchdog.cli.service import LABEL, UNIT
-    from watchdog.doctor import Finding, Grade
+    from watchdog.doctor import Finding
     from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.round import examine_own, examine_surroundings, examine_targets
     from watchdog.loading import locate
@@ -65,18 +65,10 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
     config = loaded.config
     logs.configure(secrets=config.secrets, level="ERROR")
     hide = Redactor(config.secrets)
-    found = [Finding(area="config", name=str(path), grade=Grade.PASS, words="can be started with")]
-    found += [
-        Finding(
-            area="config",
-            name=f"{path}:{warning.line}",
-            grade=Grade.WARN,
-            words=f"{warning.path}: {warning.problem}",
-            fix=warning.hint or "Look at that line.",
-            reason="config",
-        )
-        for warning in loaded.warnings
-    ]
+    found = [Finding.ok("config", str(path), "is valid")]
+    for warning in loaded.warnings:
+        name, words = f"{path}:{warning.line}", f"{warning.path}: {warning.problem}"
+        found.append(Finding.warn("config", name, words, fix=warning.hint or "Look at that line.", reason="config"))
     found += asyncio.run(examine_targets(config))
     found += examine_own(config, _state_dir(path, state_dir, config.state_dir))
     found += examine_surroundings(ask_machine, UNIT, LABEL)
@@ -85,30 +77,25 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
 
 
 def _broken(error: ConfigError) -> list[Finding]:
-    """The problems of a configuration, and what can be looked at without one."""
+    """The problems of a configuration, and what can be examined without one."""
     from watchdog.cli.service import LABEL, UNIT
-    from watchdog.doctor import Finding, Grade
+    from watchdog.doctor import Finding
     from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.round import examine_surroundings
 
-    found = [
-        Finding(
-            area="config",
-            name=f"{problem.file}:{problem.line}:{problem.column}" if problem.line else problem.file,
-            grade=Grade.FAIL,
-            words=f"{problem.path}: {problem.problem}" if problem.path else problem.problem,
-            fix=problem.hint or "Correct that line; docs/reference.md lists every key.",
-            reason="config",
-        )
-        for problem in error.problems
-    ]
-    words = "cannot see servers, hosts, receivers and state: the configuration must be right first"
-    found.append(Finding(area="config", name="the rest", grade=Grade.PASS, words=words, seen=False, reason="unseen"))
+    found = []
+    for problem in error.problems:
+        name = f"{problem.file}:{problem.line}:{problem.column}" if problem.line else problem.file
+        words = f"{problem.path}: {problem.problem}" if problem.path else problem.problem
+        fix = problem.hint or "Correct that line; docs/reference.md lists every key."
+        found.append(Finding.fail("config", name, words, fix=fix, reason="config"))
+    why = "servers, hosts, receivers and state are examined once the configuration is valid"
+    found.append(Finding.unseen("config", "the rest", why))
     return found + examine_surroundings(ask_machine, UNIT, LABEL)
 
 
 def _load(path: Path) -> Loaded:
-    """The configuration as the service that it belongs to sees it: with its variables and credentials."""
+    """The configuration as its service sees it: with the service's variables and credentials."""
     from watchdog.cli.options import service_environment
     from watchdog.loading import load
 
@@ -139,5 +126,5 @@ def _sum(found: Sequence[Finding]) -> str:
     fails = sum(finding.grade.value == "fail" for finding in found)
     warns = sum(finding.grade.value == "warn" for finding in found)
     unseen = sum(not finding.seen for finding in found)
-    rest = f"; {unseen} marked ? could not be seen from here" if unseen else ""
-    return f"{len(found)} looked at: {fails} to repair, {warns} to consider{rest}."
+    rest = f"; {unseen} marked ? cannot be verified from here" if unseen else ""
+    return f"{len(found)} findings: {fails} to fix, {warns} to consider{rest}."

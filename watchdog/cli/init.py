@@ -1,4 +1,4 @@
-"""`init`: from a base URL and host names to a working installation."""
+"""`init`: writes a working configuration from a base URL and host names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from watchdog.cli.options import FiniteRange
 
 if TYPE_CHECKING:
     from watchdog.config import Config, HostSettings, Secret
-    from watchdog.setup.files import Places
+    from watchdog.setup.files import Files
     from watchdog.setup.flags import Flags
-    from watchdog.setup.prompts import Talk
+    from watchdog.setup.prompts import Prompter
     from watchdog.setup.receiver import NewReceiver
     from watchdog.setup.server import NewServer
 
@@ -34,45 +34,48 @@ TEST_S = 60.0
         "--host worker=monitor@192.0.2.11 --receiver-env PHONE_URL --yes. Compare the host keys it prints."
     )
 )
-@click.option("--url", "urls", multiple=True, metavar="URL", help="Base URL of a server; may be given again.")
+@click.option("--url", "urls", multiple=True, metavar="URL", help="Base URL of a server; repeatable.")
 @click.option("--model", help="Model to probe, where the server lists several.")
 @click.option("--api-key-env", metavar="V", help="Environment variable that holds the server's API key.")
 @click.option(
     "--host", "hosts", multiple=True, metavar="[NAME=]USER@ADDRESS[:PORT]",
-    help="Machine whose kernel log is read; may be given again.",
+    help="Machine whose kernel log is read; repeatable.",
 )  # fmt: skip
 @click.option(
-    "--identity", metavar="FILE", help="SSH key to use. [default: one of the watchdog's own, made if missing]"
+    "--identity", metavar="FILE", help="SSH key to use. [default: a key of the watchdog's own, created if missing]"
 )
-@click.option("--no-ssh", is_flag=True, help="Connect to no host now; ask for none.")
-@click.option("--receiver", metavar="URL", help="Where alerts go: any apprise URL. It shows in `ps`; see the next one.")
+@click.option("--no-ssh", is_flag=True, help="Do not connect to hosts now, and do not ask for any.")
+@click.option(
+    "--receiver", metavar="URL", help="Where alerts go: any apprise URL. Visible in `ps`; prefer the next option."
+)
 @click.option("--receiver-env", metavar="V", help="Environment variable that holds the receiver's URL.")
-@click.option("--no-test", is_flag=True, help="Send no test alert.")
-@click.option("--output", metavar="FILE", help="Configuration to write. [default: where `run` looks for it]")
-@click.option("--force", is_flag=True, help="Replace a configuration that exists.")
-@click.option("--yes", is_flag=True, help="Ask nothing: agree to what would be asked, also to new host keys.")
+@click.option("--no-test", is_flag=True, help="Do not send a test alert.")
+@click.option("--output", metavar="FILE", help="Configuration file to write. [default: where `run` looks for it]")
+@click.option("--force", is_flag=True, help="Replace an existing configuration.")
+@click.option("--yes", is_flag=True, help="Ask nothing and answer yes to everything, including new host keys.")
 @click.option(
     "--timeout", "timeout_s", default=60.0, show_default=True, type=FiniteRange(min=1, max=3600), metavar="S",
-    help="Seconds a server gets for its first text, and a machine, at most 10, for the login.",
+    help="Time limit for a server's first text and (at most 10 s) for a login, in seconds.",
 )  # fmt: skip
 def command(output: str | None, yes: bool, **flags: object) -> int:
-    """Ask for a server and its machines, try everything, and write a working configuration.
+    """Ask for a server and its machines, test everything, and write a working configuration.
 
-    Finds the model and the engine, shows host keys and trusts them only after a yes, makes an SSH key and prints the
-    line that lets it in, sees whether the kernel log may be read, sets a receiver and sends a test alert. On a watched
-    machine nothing is changed: what has to be done there is printed. Nothing is overwritten without asking.
+    Detects the model and the engine, shows host keys and trusts them only after a yes, creates an SSH key and prints
+    the line that authorizes it, tests whether the kernel log can be read, sets up a receiver and sends a test alert.
+    Nothing is changed on a watched machine: what has to be done there is printed. Nothing is overwritten without
+    asking.
 
-    Exit code: 0 all works, 1 written, but something is left to do, 64 nothing could be written.
+    Exit code: 0 everything works, 1 written, but something is left to do, 64 nothing could be written.
     """
     from watchdog.cli.service import SYSTEM_CONFIG
-    from watchdog.setup.files import Places
+    from watchdog.setup.files import Files
     from watchdog.setup.flags import Flags
-    from watchdog.setup.prompts import Talk
+    from watchdog.setup.prompts import Prompter
 
-    talk = Talk(unattended=yes or not sys.stdin.isatty(), yes=yes)
+    prompter = Prompter(unattended=yes or not sys.stdin.isatty(), yes=yes)
     path = Path(output).expanduser().absolute() if output else _usual_place()
-    places = Places(path, credentials=str(path) == SYSTEM_CONFIG and sys.platform != "darwin")
-    return _Init(talk, places, Flags(**flags)).run()  # type: ignore[arg-type]  # click gives the types of the options
+    files = Files(path, credentials=str(path) == SYSTEM_CONFIG and sys.platform != "darwin")
+    return _Init(prompter, files, Flags(**flags)).run()  # type: ignore[arg-type]  # click gives the types of the options
 
 
 def _usual_place() -> Path:
@@ -85,17 +88,17 @@ def _usual_place() -> Path:
 
 
 class _Init:
-    """One run of `init`, part by part."""
+    """One run of `init`, step by step."""
 
-    def __init__(self, talk: Talk, places: Places, flags: Flags) -> None:
-        self._talk = talk
-        self._places = places
+    def __init__(self, prompter: Prompter, files: Files, flags: Flags) -> None:
+        self._prompter = prompter
+        self._files = files
         self._flags = flags
         self._replace = False
 
     def run(self) -> int:
         self._may_write()
-        self._flags.check(unattended=self._talk.unattended)
+        self._flags.check(unattended=self._prompter.unattended)
         servers = self._servers()
         hosts, key = self._hosts()
         url = self._receiver()
@@ -104,31 +107,31 @@ class _Init:
         return self._end()
 
     def _may_write(self) -> None:
-        path = self._places.config
+        path = self._files.config
         if not os.path.lexists(path):
             return
         if self._flags.force:
             self._replace = True
-        elif self._talk.unattended:
-            raise click.UsageError(f"{path} exists already; --force replaces it, --output names another")
-        elif not click.confirm(f"{path} exists already. Replace it?", default=False):
-            raise click.UsageError(f"{path} was left as it is; --output names another")
+        elif self._prompter.unattended:
+            raise click.UsageError(f"{path} already exists; --force replaces it, --output writes another file")
+        elif not click.confirm(f"{path} already exists. Replace it?", default=False):
+            raise click.UsageError(f"{path} was not changed; --output writes another file")
         else:
             self._replace = True
 
     def _servers(self) -> list[NewServer]:
         from watchdog.setup import server
 
-        self._talk.heading("Server")
+        self._prompter.heading("Server")
         urls = list(self._flags.urls) or [self._asked_url()]
         found: list[NewServer] = []
         for url in urls:
-            new = server.find(
+            new = server.set_up(
                 server.usable_url(url),
                 self._flags.model,
                 self._flags.api_key(),
-                self._talk,
-                self._keep_key,
+                self._prompter,
+                self._store_key,
                 self._flags.timeout_s,
             )
             found.append(_renamed(new, {other.settings.name for other in found}))
@@ -140,39 +143,39 @@ class _Init:
 
         while True:
             try:
-                return usable_url(self._talk.ask("Base URL of your LLM server", "http://127.0.0.1:8000/v1"))
+                return usable_url(self._prompter.ask("Base URL of your LLM server", "http://127.0.0.1:8000/v1"))
             except WatchdogError as error:
-                self._talk.note(str(error))
+                self._prompter.note(str(error))
 
-    def _keep_key(self, name: str, key: str) -> str:
-        from watchdog.setup.receiver import keep_secret
+    def _store_key(self, name: str, key: str) -> str:
+        from watchdog.setup.receiver import store_secret
 
-        return keep_secret(f"{name}_api_key", key, self._places, self._talk, replace=self._replace)
+        return store_secret(f"{name}_api_key", key, self._files, self._prompter, replace=self._replace)
 
     def _hosts(self) -> tuple[list[HostSettings], str]:
         from watchdog.setup import host
         from watchdog.setup.files import append_line
 
         texts = list(self._flags.hosts)
-        self._talk.heading("Machines")
+        self._prompter.heading("Machines")
         if not texts and not self._flags.no_ssh:
             texts = self._asked_hosts()
         if not texts:
-            self._talk.note("No kernel log is read. Run this again when you want the machines watched too.")
+            self._prompter.note("No kernel log will be read. Run this again to add machines.")
             return [], ""
         host.check_hosts(texts, self._flags.identity)
-        key, public = host.own_key(self._talk, self._places, self._flags.identity)
-        known = self._places.known_hosts
+        key, public = host.prepare_key(self._prompter, self._files, self._flags.identity)
+        known = self._files.known_hosts
         elsewhere = (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
         access = host.Access(key, public, known, elsewhere, min(10.0, self._flags.timeout_s))
         hosts = [host.parse_host(text, access) for text in texts]
         if self._flags.no_ssh:
-            host.offer_lines(hosts[0].user, public, self._talk)
+            host.show_key_lines(hosts[0].user, public, self._prompter)
         else:
-            hosts = [host.set_up(one, access, self._talk) for one in hosts]
+            hosts = [host.set_up(one, access, self._prompter) for one in hosts]
         if not known.exists():
             append_line(
-                known, "# Host keys of the watched machines; `inference-watchdog doctor` says which are missing."
+                known, "# Host keys of the watched machines; `inference-watchdog doctor` shows which are missing."
             )
         return [replace(one, known_hosts=known.name) for one in hosts], self._key_reference(key)
 
@@ -183,59 +186,63 @@ class _Init:
         texts: list[str] = []
         nowhere = Access(Path(), "", Path())
         while True:
-            more = "Another machine" if texts else "A machine whose kernel log to read, like monitor@192.0.2.10"
-            text = self._talk.ask(f"{more} (Enter: no more)")
+            more = "Another machine" if texts else "A machine whose kernel log should be read, like monitor@192.0.2.10"
+            text = self._prompter.ask(f"{more} (Enter to finish)")
             if not text:
                 return texts
             try:
                 parse_host(text, nowhere)
             except WatchdogError as error:
-                self._talk.note(str(error))
+                self._prompter.note(str(error))
             else:
                 texts.append(text)
 
     def _key_reference(self, key: Path) -> str:
-        if key == self._places.key:
-            return f"${{credential:secret_{key.name}}}" if self._places.credentials else key.name
+        if key == self._files.key:
+            return f"${{credential:secret_{key.name}}}" if self._files.credentials else key.name
         return str(key)
 
     def _receiver(self) -> Secret:
         from watchdog.setup import receiver
 
-        self._talk.heading("Receiver")
-        return receiver.find(self._flags.receiver, self._flags.receiver_env, self._flags.receiver_value(), self._talk)
+        self._prompter.heading("Receiver")
+        return receiver.choose_url(
+            self._flags.receiver, self._flags.receiver_env, self._flags.receiver_value(), self._prompter
+        )
 
     def _write(self, servers: Sequence[NewServer], hosts: Sequence[HostSettings], key: str, url: Secret) -> Config:
         from watchdog.loading import load
         from watchdog.setup.config_text import render
         from watchdog.setup.files import PRIVATE, write
-        from watchdog.setup.receiver import keep
+        from watchdog.setup.receiver import store_url
 
-        kept: NewReceiver = keep(url, self._flags.receiver_env, self._places, self._talk, replace=self._replace)
-        self._talk.heading("Configuration")
-        path = self._places.config
-        mode = 0o644 if self._places.credentials else PRIVATE  # it holds no secret; the service's account must read it
+        kept: NewReceiver = store_url(url, self._flags.receiver_env, self._files, self._prompter, replace=self._replace)
+        self._prompter.heading("Configuration")
+        path = self._files.config
+        mode = (
+            0o644 if self._files.credentials else PRIVATE
+        )  # it contains no secret, and the service's account must read it
         write(path, render(servers, hosts, [kept], key), mode, replace=self._replace)
-        self._talk.well(f"Written: {path}")
+        self._prompter.ok(f"Written: {path}")
         with self._environment() as environ:
             loaded = load(path, environ=environ)
         for warning in loaded.warnings:
-            self._talk.note(str(warning))
-        self._talk.well("It can be started with.")
+            self._prompter.note(str(warning))
+        self._prompter.ok("It is valid.")
         return loaded.config
 
     def _environment(self) -> AbstractContextManager[dict[str, str]]:
         from watchdog.cli.options import service_environment
 
-        return service_environment(self._places.folder) if self._places.credentials else nullcontext(dict(os.environ))
+        return service_environment(self._files.folder) if self._files.credentials else nullcontext(dict(os.environ))
 
     def _test(self, config: Config) -> None:
         from watchdog import logs
         from watchdog.cli.test_alert import line, send_test
 
-        self._talk.heading("Test alert")
-        if self._flags.no_test or not self._talk.agree("Send a test alert now?", default=True):
-            self._talk.note("Not sent; `inference-watchdog test-alert` does it.")
+        self._prompter.heading("Test alert")
+        if self._flags.no_test or not self._prompter.confirm("Send a test alert now?", default=True):
+            self._prompter.note("Not sent; `inference-watchdog test-alert` sends one.")
             return
         logs.configure(secrets=config.secrets, level="ERROR")
         names = tuple(receiver.name for receiver in config.receivers)
@@ -244,36 +251,38 @@ class _Init:
         for view in views:
             click.echo(line(view))
         if len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views):
-            self._talk.well("Taken. Now look whether two messages arrived.")
+            self._prompter.ok("Accepted. Now check that two messages arrived.")
             return
-        why = next((view.detail for view in views if view.detail), "it was not taken in time")
-        self._talk.problem(
+        why = next((view.detail for view in views if view.detail), "it was not accepted in time")
+        self._prompter.problem(
             f"the test alert did not arrive: {why}",
             "Correct the receiver's address, then run `inference-watchdog test-alert`.",
             about="receiver phone",
         )
 
     def _state(self, config: Config) -> AbstractContextManager[str | Path]:
-        """Where the test keeps its outbox: the daemon's state, or a passing one where that is the service's own."""
+        """Where the test keeps its outbox: the daemon's state, or a temporary one where that is the service's."""
         import tempfile
 
         from watchdog.cli.options import state_dir_of
 
-        if self._places.credentials:
+        if self._files.credentials:
             return tempfile.TemporaryDirectory(prefix="inference-watchdog-")
         return nullcontext(state_dir_of(None, config.state_dir))
 
     def _end(self) -> int:
-        talk, path = self._talk, self._places.config
-        talk.heading("What is left to do" if talk.left else "Done")
-        for number, entry in enumerate(talk.left, 1):
+        prompter, path = self._prompter, self._files.config
+        prompter.heading("What is left to do" if prompter.remaining else "Done")
+        for number, entry in enumerate(prompter.remaining, 1):
             click.echo(f"{number}. {entry}")
         usual = "" if path == _usual_place() else f" --config {path}"
-        talk.plain(f"inference-watchdog doctor{usual}            # looks over everything, with the fix for each fault")
-        if not self._places.credentials:  # systemd alone hands the secrets over
-            talk.plain(f"inference-watchdog run{usual}               # starts it here, now")
-        talk.plain(f"inference-watchdog service install{usual}   # lets systemd or launchd run it")
-        return EXIT_WARNING if talk.left else EXIT_OK
+        prompter.verbatim(
+            f"inference-watchdog doctor{usual}            # examines everything, with the fix for each problem"
+        )
+        if not self._files.credentials:  # only systemd passes the secrets on
+            prompter.verbatim(f"inference-watchdog run{usual}               # runs it here, now")
+        prompter.verbatim(f"inference-watchdog service install{usual}   # runs it under systemd or launchd")
+        return EXIT_WARNING if prompter.remaining else EXIT_OK
 
 
 def _renamed(new: NewServer, taken: set[str]) -> NewServer:

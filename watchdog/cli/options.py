@@ -1,4 +1,4 @@
-"""Where a command finds its configuration and its state."""
+"""Options that several commands share, and where a command finds its configuration and its state."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ config_option = click.option(
 state_dir_option = click.option(
     "--state-dir",
     metavar="DIR",
-    help="Where state is kept. [default: `state_dir` of the configuration, $STATE_DIRECTORY, or your platform's place]",
+    help="State directory. [default: `state_dir` of the configuration, $STATE_DIRECTORY, or your platform's default]",
 )
 
 
 def chosen_state_dir(option: str | None, configured: str | None = None) -> Path:
-    """The state directory, good or not: `option`, else the configuration's, else systemd's, else the platform's own."""
+    """The state directory, usable or not: `option`, else the configuration's, else systemd's, else the platform's."""
     from_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    told = option or configured or from_systemd
-    if told:
-        return Path(told)
+    chosen = option or configured or from_systemd
+    if chosen:
+        return Path(chosen)
     import platformdirs
 
     return Path(platformdirs.user_state_dir("inference-watchdog"))
 
 
 def state_dir_of(option: str | None, configured: str | None = None) -> Path:
-    """The same for who uses it. Raises click.UsageError for a path that can never be a folder: a file is in the way."""
+    """The same, for commands that use it. Raises click.UsageError for a path that is, or runs through, a file."""
     chosen = chosen_state_dir(option, configured)
     for place in (chosen, *chosen.parents):
         if os.path.lexists(place):
             if place.exists() and not place.is_dir():
-                raise click.UsageError(f"the state directory cannot be {chosen}: {place} is a file, not a folder")
+                raise click.UsageError(f"the state directory cannot be {chosen}: {place} is a file, not a directory")
             break
     return chosen
 
 
 def kept_state_dir(option: str | None) -> Path:
-    """The same for a command that needs nothing else of a configuration: the one in its usual place is asked.
+    """The same, for a command that needs nothing else of a configuration: the one in its default place is asked.
 
-    Whatever is wrong with that file, or with the rest of it, is no matter of such a command.
+    Whatever else is wrong with that file does not concern such a command.
     """
     return state_dir_of(option, None if option else _configured())
 
@@ -72,20 +72,20 @@ def _configured() -> str | None:
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds. `nan` and `inf` are none: no comparison ever stops them, so they would wait for good."""
+    """A number within bounds. `nan` and `inf` are refused: they pass every comparison and would wait forever."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the float. Raises BadParameter."""
         try:
             finite = math.isfinite(float(value))
         except ValueError:
-            finite = True  # no number at all: click says so
+            finite = True  # not a number at all: click reports that
         if not finite:
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return super().convert(value, param, ctx)
 
 
-# The environment that systemd gives the service: for judging its configuration before it is started.
+# The environment that systemd gives the service: for checking its configuration before it is started.
 
 CREDENTIAL_PREFIX = "secret_"
 """`LoadCredential=secret:DIRECTORY` names each file's credential like this (systemd.exec(5))."""
@@ -103,7 +103,7 @@ def service_environment(folder: Path, environ: Mapping[str, str] = os.environ) -
 
 
 def read_environment_file(path: Path) -> dict[str, str]:
-    """The variables of an `EnvironmentFile=`, quotes and comments as systemd reads them; none if it is missing."""
+    """The variables of an `EnvironmentFile=`, read as systemd does; none if it is missing."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

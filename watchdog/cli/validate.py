@@ -1,4 +1,4 @@
-"""`validate`: every problem of the configuration at once, or the effective plan: what is checked, and who hears it."""
+"""`validate`: every problem of the configuration at once, or the effective plan: what is checked, who is alerted."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
 
 
 @click.command()
-@click.option("--config", "config_file", metavar="FILE", help="The file to check. [default: where `run` finds it]")
+@click.option(
+    "--config", "config_file", metavar="FILE", help="Configuration file to check. [default: where `run` finds it]"
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object: file, good, errors, warnings, checks, receivers."
 )
 def command(config_file: str | None, as_json: bool) -> int:
-    """Check the configuration and show who hears what, when.
+    """Check the configuration and show what is checked and who is alerted.
 
-    Shows every error with file, line and column, or the plan: each check, how often it runs, and which receiver hears
-    of it. Nothing is sent and no server is asked.
+    Shows every error with file, line and column, or the plan: each check, how often it runs, and which receivers it
+    alerts. Nothing is sent and no server is asked.
 
     Without --config the file is $INFERENCE_WATCHDOG_CONFIG, then config.yaml in your user's configuration folder, then
-    /etc/inference-watchdog/config.yaml. Exit code 0 = good (warnings are allowed), 64 = must not be started with.
+    /etc/inference-watchdog/config.yaml. Exit code: 0 valid (warnings are allowed), 64 not valid.
     """
     from watchdog.loading import load, locate
     from watchdog.ssh.login import opens
@@ -44,7 +46,7 @@ def command(config_file: str | None, as_json: bool) -> int:
             click.echo(json.dumps({"file": error.problems[0].file, "good": False, "errors": errors, **nothing}))
         else:
             click.echo(str(error), err=True)
-            click.echo(f"{_counted(len(error.problems), 'problem')}; nothing was started.", err=True)
+            click.echo(f"{_counted(len(error.problems), 'problem')}; `run` would refuse to start.", err=True)
         return EXIT_USAGE
     for warning in () if as_json else loaded.warnings:
         click.echo(f"{warning.file}:{warning.line}:{warning.column}: warning: {_after_place(warning)}", err=True)
@@ -58,7 +60,7 @@ def problem_json(problem: ConfigProblem) -> dict[str, Any]:
 
 
 def plan_json(loaded: Loaded) -> dict[str, Any]:
-    """The plan as JSON: per check its times in seconds, its thresholds, and who hears which severity."""
+    """The plan as JSON: per check its times in seconds, its thresholds, and its receivers by severity."""
     from watchdog.loading import plan
 
     config = loaded.config
@@ -101,26 +103,26 @@ def plan_text(config: Config) -> str:
     rows = [("CHECK", "EVERY", "TIMEOUT", "ALERTS AFTER", "RESOLVES AFTER", "PAGES", "WARNINGS"), *map(_row, checks)]
     alerting = config.alerting
     lines = [
-        f"{config.file} is good: {_counted(len(checks), 'check')}, {_counted(len(config.receivers), 'receiver')}.",
+        f"{config.file} is valid: {_counted(len(checks), 'check')}, {_counted(len(config.receivers), 'receiver')}.",
         "",
         *_table(rows),
         "",
     ]
     if config.hosts:
-        lines.append("A kernel line that precedes a hard lock alerts at first sight.")
+        lines.append("A kernel line that precedes a hard lockup alerts at once.")
     lines.append(
-        f"An open incident is repeated after {written_duration(alerting.reminder_first_s)}, then every "
+        f"An open incident sends a reminder after {written_duration(alerting.reminder_first_s)}, then every "
         f"{written_duration(alerting.reminder_every_s)}, until it resolves or is acknowledged."
     )
     for receiver in config.receivers:
         if receiver.fallback:
             tries = _counted(receiver.fallback_after, "try", "tries")
-            lines.append(f"{receiver.fallback} gets what {receiver.name} did not take after {tries}.")
+            lines.append(f"{receiver.fallback} gets what {receiver.name} did not accept after {tries}.")
     lines += [_window(window) for window in config.maintenance]
     if config.heartbeat is not None:
         lines.append(
-            f"Every {written_duration(config.heartbeat.interval_s)} a heartbeat ({config.heartbeat.method}) says that "
-            "all checks run."
+            f"Every {written_duration(config.heartbeat.interval_s)} a heartbeat ({config.heartbeat.method}) is sent "
+            "while all checks run."
         )
     return "\n".join(lines)
 
@@ -130,7 +132,7 @@ def _window(window: MaintenanceSettings) -> str:
     from watchdog.loading import written_duration
     from watchdog.overview.status import matcher_words
 
-    quiet = f"Maintenance {window.name} keeps quiet about {matcher_words(window.match)}"
+    quiet = f"Maintenance {window.name} silences {matcher_words(window.match)}"
     if window.begins is not None and window.ends is not None:
         return f"{quiet} from {window.begins.isoformat(' ', 'minutes')} to {window.ends.isoformat(' ', 'minutes')}."
     days = ", ".join(window.days)

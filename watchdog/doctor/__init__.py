@@ -1,6 +1,6 @@
-"""Looking over an installation: one finding per thing that has to be right, each with the exact fix.
+"""Examines an installation: one finding per thing that must be right, each with the exact fix.
 
-Every examination reads and asks; none changes anything. What cannot be seen from here is said to be unseen, not well.
+Every examination only reads and asks. What cannot be verified from here is reported as such, never as well.
 """
 
 from watchdog.doctor.finding import Finding, Grade

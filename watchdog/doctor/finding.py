@@ -10,19 +10,19 @@ from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """How one thing stands, mildest first."""
+    """How good or bad a finding is, mildest first."""
 
-    PASS = "pass"  # noqa: S105 - a grade, no password
+    PASS = "pass"  # noqa: S105 - a grade, not a password
     WARN = "warn"
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor: what was looked at, how it stands, and what to do about it.
+    """One line of the doctor: what was examined, how it is, and what to do about it.
 
-    `seen` is false where nothing bad was found only because it cannot be seen from here; `words` then say so. A
-    finding that is no pass always has a `fix`.
+    `seen` is false where nothing bad was found only because it cannot be verified from here. A finding that is not a
+    pass always has a `fix`.
     """
 
     area: str
@@ -32,6 +32,26 @@ class Finding:
     fix: str = ""
     reason: str = "ok"
     seen: bool = True
+
+    @classmethod
+    def ok(cls, area: str, name: str, words: str) -> Finding:
+        """A pass."""
+        return cls(area, name, Grade.PASS, words)
+
+    @classmethod
+    def unseen(cls, area: str, name: str, why: str, reason: str = "unseen") -> Finding:
+        """Neither good nor bad: it cannot be verified from here."""
+        return cls(area, name, Grade.PASS, f"cannot tell: {why}", reason=reason, seen=False)
+
+    @classmethod
+    def warn(cls, area: str, name: str, words: str, *, fix: str, reason: str) -> Finding:
+        """Something to consider."""
+        return cls(area, name, Grade.WARN, words, fix, reason)
+
+    @classmethod
+    def fail(cls, area: str, name: str, words: str, *, fix: str, reason: str) -> Finding:
+        """Something to repair."""
+        return cls(area, name, Grade.FAIL, words, fix, reason)
 
     def as_json(self) -> dict[str, str | bool]:
         """The fields of `doctor --json`."""
@@ -46,16 +66,15 @@ class Finding:
         }
 
 
-# Asking this machine's own tools for facts: short, read-only questions with a deadline.
+# Questions to this machine's own tools: short, read-only, with a deadline.
 
 LIMIT_S = 10.0
-
 Ask = Callable[..., str | None]
-"""Takes a command's words; gives what it printed (whatever its exit status), or None where it cannot be run."""
+"""Takes a command's words; returns what it printed, whatever its exit status, or None where it cannot be run."""
 
 
 def ask_machine(*words: str) -> str | None:
-    """Run a read-only command of this machine and give what it printed on stdout; None if there is no answer."""
+    """What a read-only command of this machine printed on stdout; None if there is no answer."""
     program = shutil.which(words[0])
     if program is None:
         return None
@@ -69,6 +88,6 @@ def ask_machine(*words: str) -> str | None:
 
 
 def properties(text: str | None) -> dict[str, str]:
-    """`Name=value` lines, as `systemctl show` and `timedatectl show` print them."""
+    """Name → value of `Name=value` lines, as `systemctl show` and `timedatectl show` print them."""
     pairs = (line.partition("=") for line in (text or "").splitlines())
     return {name: value for name, equals, value in pairs if equals}

@@ -1,4 +1,4 @@
-"""Hosts: host key, login, permission to read the kernel's lines, and the clock."""
+"""Hosts: SSH key, host key, login, permission to read the kernel log, and the clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from watchdog.checks.examination import SAMPLE_LINES, Examined, examine
+from watchdog.checks.examination import Examined, described_lines, examine
 from watchdog.clock import Clock
 from watchdog.config import HostSettings
 from watchdog.doctor.finding import Finding, Grade
@@ -45,8 +45,8 @@ async def look_at(host: HostSettings, clock: Clock, jump: HostSettings | None) -
     return HostLook(host, seen, seen.trouble)
 
 
-def judge_hosts(looks: list[HostLook]) -> list[Finding]:
-    """The findings about all hosts together: whose clock is wrong shows only in comparison."""
+def host_findings(looks: list[HostLook]) -> list[Finding]:
+    """The findings about all hosts together: only in comparison does it show whose clock is wrong."""
     offsets = [look.seen.offset_s for look in looks if look.seen is not None]
     found: list[Finding] = []
     for look in looks:
@@ -54,32 +54,26 @@ def judge_hosts(looks: list[HostLook]) -> list[Finding]:
     ours = len(offsets) > 1 and max(offsets) - min(offsets) <= SAME_CLOCK_S
     found += [_clock(look.host, look.seen, ours=ours) for look in looks if look.seen is not None]
     unseen = [look.host.name for look in looks if look.seen is None]
-    found += [_clock_unseen(name) for name in unseen]
+    found += [Finding.unseen("clock", name, "there was no login") for name in unseen]
     return found
 
 
 def _no_login(look: HostLook) -> Finding:
     assert look.trouble is not None  # noqa: S101 - a look without a login has its reason
     area = "key" if look.trouble.reason in LOGIN_FAULTS else "host"
-    return Finding(
-        area=area,
-        name=look.host.name,
-        grade=Grade.FAIL,
-        words=look.trouble.summary,
-        fix=_way_in(look) or look.trouble.advice or "Log in by hand and see what is wrong.",
-        reason=look.trouble.reason.value,
-    )
+    fix = _login_line(look) or look.trouble.advice or "Log in by hand and see what is wrong."
+    return Finding.fail(area, look.host.name, look.trouble.summary, fix=fix, reason=look.trouble.reason.value)
 
 
-def _way_in(look: HostLook) -> str:
-    """The exact line that lets our key in, where the host refused it and the key is in a file."""
+def _login_line(look: HostLook) -> str:
+    """How to authorize our key, where the host refused it and it is in a file; else an empty text."""
     host = look.host
     if look.trouble is None or look.trouble.reason is not HostReason.KEY_REFUSED or host.identity_file is None:
         return ""
     public = public_line(Path(host.identity_file).expanduser(), host.passphrase)
     line = bound_line(public) if host.forced_command else open_line(public)
     return (
-        f"On {host.name}, see that {host.user} exists and has a shell, and add this line to "
+        f"On {host.name}, make sure that {host.user} exists and has a shell, and add this line to "
         f"~{host.user}/.ssh/authorized_keys: {line}"
     )
 
@@ -88,66 +82,41 @@ def _login(look: HostLook) -> Finding:
     host, seen = look.host, look.seen
     assert seen is not None  # noqa: S101 - asked only of a host we were in
     if seen.forced_command and not host.forced_command:
-        return Finding(
-            area="host",
-            name=host.name,
-            grade=Grade.FAIL,
-            words="its key is bound to the installed reader, and the configuration does not say so",
-            fix=f"Set `forced_command: true` for host {host.name}.",
-            reason=HostReason.CONFIG.value,
-        )
-    bound = "bound to the reader" if host.forced_command else "free to run other commands, which we never do"
-    return Finding(
-        area="host",
-        name=host.name,
-        grade=Grade.PASS,
-        words=f"logged in to {host.user}@{host.address}, port {host.port}, host key as known; our key is {bound}",
-    )
+        words = "its key is bound to the installed reader, but the configuration does not say so"
+        fix = f"Set `forced_command: true` for host {host.name}."
+        return Finding.fail("host", host.name, words, fix=fix, reason=HostReason.CONFIG.value)
+    bound = "bound to the reader" if host.forced_command else "not bound: it could run other commands, but never does"
+    words = f"logged in to {host.user}@{host.address}, port {host.port}; host key known; our key is {bound}"
+    return Finding.ok("host", host.name, words)
 
 
 def _permission(look: HostLook) -> Finding:
     host, seen, trouble = look.host, look.seen, look.trouble
     assert seen is not None  # noqa: S101 - asked only of a host we were in
     if trouble is not None:
-        return Finding(
-            area="permission",
-            name=host.name,
-            grade=Grade.FAIL,
-            words=f"{trouble.summary} (its groups: {', '.join(sorted(seen.hello.groups))})",
-            fix=trouble.advice or "Log in by hand and run `journalctl -k -n 5`.",
-            reason=trouble.reason.value,
-        )
-    count = f"at least {SAMPLE_LINES}" if seen.lines >= SAMPLE_LINES else str(seen.lines)
-    return Finding(
-        area="permission",
-        name=host.name,
-        grade=Grade.PASS,
-        words=f"may read the {seen.source}: {count} of the running boot's kernel lines seen",
-    )
+        words = f"{trouble.summary} (its groups: {', '.join(sorted(seen.hello.groups))})"
+        fix = trouble.advice or "Log in by hand and run `journalctl -k -n 5`."
+        return Finding.fail("permission", host.name, words, fix=fix, reason=trouble.reason.value)
+    words = f"can read the {seen.source}: {described_lines(seen.lines)} of the current boot seen"
+    return Finding.ok("permission", host.name, words)
 
 
 def _clock(host: HostSettings, seen: Examined, *, ours: bool) -> Finding:
     off = abs(seen.offset_s)
     beyond = off - seen.unsure_s
-    way = "ahead of" if seen.offset_s > 0 else "behind"
-    words = f"its clock is {_span(off)} {way} ours" if beyond > 0 else "its clock agrees with ours to the second"
+    direction = "ahead of" if seen.offset_s > 0 else "behind"
+    words = f"its clock is {_span(off)} {direction} ours" if beyond > 0 else "its clock agrees with ours to the second"
     if beyond <= CLOCK_WARN_S:
-        return Finding(area="clock", name=host.name, grade=Grade.PASS, words=words)
+        return Finding.ok("clock", host.name, words)
     where = "here, as all hosts agree with each other" if ours else f"on {host.name}"
+    first = "" if ours else " (first check this machine's own clock)"
     return Finding(
-        area="clock",
-        name=host.name,
-        grade=Grade.FAIL if beyond > CLOCK_FAIL_S else Grade.WARN,
-        words=words,
-        fix=f"Run {where}: `sudo timedatectl set-ntp true`, then look at `timedatectl`"
-        + ("." if ours else " (first see that this machine's own clock is right)."),
+        "clock",
+        host.name,
+        Grade.FAIL if beyond > CLOCK_FAIL_S else Grade.WARN,
+        words,
+        f"Run {where}: `sudo timedatectl set-ntp true`, then look at `timedatectl`{first}.",
         reason="clock_offset",
-    )
-
-
-def _clock_unseen(name: str) -> Finding:
-    return Finding(
-        area="clock", name=name, grade=Grade.PASS, words="cannot see: there was no login", reason="unseen", seen=False
     )
 
 
@@ -157,38 +126,22 @@ def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-# What we log in with: key and known_hosts, judged on this machine alone, before any connection.
+# What we log in with: key and known_hosts, examined on this machine alone, before any connection.
 
 
 def examine_key(host: HostSettings) -> Finding:
-    """Whether the key of `host` can be used and is closed to others. A locked key takes half a second."""
-    stage = ConnectionProgress()
+    """Whether the key of `host` can be used and is closed to others. An encrypted key takes half a second."""
     try:
-        given = options(host, stage)
+        given = options(host, ConnectionProgress())
     except HostError as error:
-        return Finding(
-            area="key",
-            name=host.name,
-            grade=Grade.FAIL,
-            words=error.summary,
-            fix=error.advice or "Correct that setting.",
-            reason=error.reason.value,
-        )
+        fix = error.advice or "Correct that setting."
+        return Finding.fail("key", host.name, error.summary, fix=fix, reason=error.reason.value)
     keys = given.get("client_keys") or []
     prints = ", ".join(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in keys)
     if not prints:
         where = "the running ssh-agent" if host.agent else "ssh_config"
-        return Finding(
-            area="key",
-            name=host.name,
-            grade=Grade.PASS,
-            words=f"cannot see: the key comes from {where}, which a service may not have",
-            seen=False,
-            reason="unseen",
-        )
+        return Finding.unseen("key", host.name, f"the key comes from {where}, which a service may not have")
     if host.identity_file is None:
-        return Finding(area="key", name=host.name, grade=Grade.PASS, words=f"{prints}, handed over as a secret")
+        return Finding.ok("key", host.name, f"{prints}, supplied inline as a secret")
     mode = stat.S_IMODE(Path(host.identity_file).expanduser().stat().st_mode)
-    return Finding(
-        area="key", name=host.name, grade=Grade.PASS, words=f"{prints}, in {host.identity_file} (mode {mode:04o})"
-    )
+    return Finding.ok("key", host.name, f"{prints}, in {host.identity_file} (mode {mode:04o})")

@@ -1,4 +1,4 @@
-"""This machine: does it stay awake, is its clock kept, does its Python environment hold only what it should."""
+"""This machine: does it stay awake, is its clock right, is its Python environment its own, does a service run us."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from watchdog.doctor.finding import Ask, Finding, Grade, properties
+from watchdog.doctor.finding import Ask, Finding, properties
 
 SLEEP_TARGETS = ("sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target")
 MASK = f"sudo systemctl mask {' '.join(SLEEP_TARGETS)}"
@@ -16,212 +16,144 @@ NEVER_SLEEP = "sudo pmset -c sleep 0 disablesleep 1"
 PMSET_SLEEP = re.compile(r"^\s*sleep\s+(\d+)", re.MULTILINE)
 PMSET_DISABLED = re.compile(r"^\s*(?:SleepDisabled|disablesleep)\s+1", re.MULTILINE)
 POWER_STATES = Path("/sys/power/state")
+SHOWN = "LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts"
+RESTARTS_WARN = 5
 
 
 def examine_sleep(ask: Ask, platform: str = sys.platform, power_states: Path = POWER_STATES) -> Finding:
-    """Whether this machine may fall asleep: a sleeping watchdog is no watchdog."""
+    """Whether this machine may go to sleep: a sleeping watchdog sees nothing."""
     return _mac_sleep(ask) if platform == "darwin" else _linux_sleep(ask, power_states)
 
 
 def _mac_sleep(ask: Ask) -> Finding:
     settings = ask("pmset", "-g")
     if settings is None:
-        return _unseen("sleep", "this Mac", "`pmset -g` gave no answer")
+        return Finding.unseen("sleep", "this Mac", "`pmset -g` gave no answer")
+    if PMSET_DISABLED.search(settings):
+        return Finding.ok("sleep", "this Mac", "does not sleep")
     found = PMSET_SLEEP.search(settings)
-    if PMSET_DISABLED.search(settings) or (found and found[1] == "0"):
-        held = " while it is on this power source" if not PMSET_DISABLED.search(settings) else ""
-        return _well("sleep", "this Mac", f"does not sleep{held}")
     if found is None:
-        return _unseen("sleep", "this Mac", "`pmset -g` names no sleep setting")
-    return Finding(
-        area="sleep",
-        name="this Mac",
-        grade=Grade.WARN,
-        words=f"falls asleep after {found[1]} idle minutes, and sees nothing then",
-        fix=f"Run `{NEVER_SLEEP}` and keep it on mains power.",
-        reason="sleeps",
-    )
+        return Finding.unseen("sleep", "this Mac", "`pmset -g` shows no sleep setting")
+    if found[1] == "0":
+        return Finding.ok("sleep", "this Mac", "does not sleep while it is on this power source")
+    words = f"goes to sleep after {found[1]} idle minutes, and sees nothing then"
+    fix = f"Run `{NEVER_SLEEP}` and keep it on mains power."
+    return Finding.warn("sleep", "this Mac", words, fix=fix, reason="sleeps")
 
 
 def _linux_sleep(ask: Ask, power_states: Path) -> Finding:
     name = "this machine"
     try:
         if not power_states.read_text().strip():
-            return _well("sleep", name, "cannot sleep: its kernel knows no sleep state")
+            return Finding.ok("sleep", name, "cannot sleep: its kernel has no sleep states")
     except OSError:
-        return _unseen("sleep", name, "its kernel does not say which sleep states it has (a container?)")
+        return Finding.unseen("sleep", name, "its kernel does not show which sleep states it has (a container?)")
     states = ask("systemctl", "is-enabled", *SLEEP_TARGETS)
     if states is None or not states.strip():
-        return _unseen("sleep", name, "no systemd answers here")
+        return Finding.unseen("sleep", name, "systemd is not running here")
     if states.split()[: len(SLEEP_TARGETS)] == ["masked"] * len(SLEEP_TARGETS):
-        return _well("sleep", name, "does not sleep: the sleep targets are masked")
+        return Finding.ok("sleep", name, "does not sleep: the sleep targets are masked")
     logind = ask("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
                  "org.freedesktop.login1.Manager", "IdleAction", "HandleLidSwitch")  # fmt: skip
     if logind and any(word in logind for word in ("suspend", "hibernate", "sleep")):
-        return Finding(
-            area="sleep",
-            name=name,
-            grade=Grade.WARN,
-            words=f"logind may put it to sleep (idle, lid: {' '.join(logind.split())})",
-            fix=f"Run `{MASK}`.",
-            reason="sleeps",
-        )
-    return Finding(
-        area="sleep",
-        name=name,
-        grade=Grade.PASS,
-        words=f"cannot see all: logind does not suspend it, a desktop could; `{MASK}` makes sure",
-        seen=False,
-        reason="unseen",
+        words = f"logind may put it to sleep (IdleAction, HandleLidSwitch: {' '.join(logind.split())})"
+        return Finding.warn("sleep", name, words, fix=f"Run `{MASK}`.", reason="sleeps")
+    return Finding.unseen(
+        "sleep", name, f"logind does not suspend it, but a desktop session could; `{MASK}` makes sure"
     )
 
 
 def examine_own_clock(ask: Ask, platform: str = sys.platform) -> Finding:
-    """Whether this machine's own clock is kept by a time server."""
+    """Whether this machine's own clock is synchronized."""
+    name = "this machine"
     if platform == "darwin":
-        answer = ask("sntp", "-t", "3", "time.apple.com")
-        found = re.search(r"([+-][0-9.]+)\s+\+/-", answer or "")
+        found = re.search(r"([+-][0-9.]+)\s+\+/-", ask("sntp", "-t", "3", "time.apple.com") or "")
         if found is None:
-            return _unseen("clock", "this machine", "no time server answered `sntp time.apple.com`")
+            return Finding.unseen("clock", name, "no time server answered `sntp time.apple.com`")
         if abs(float(found[1])) < 5:
-            return _well("clock", "this machine", f"is within {abs(float(found[1])):.1f} s of time.apple.com")
+            return Finding.ok("clock", name, f"is within {abs(float(found[1])):.1f} s of time.apple.com")
         return _clock_warning("sudo sntp -sS time.apple.com", f"is {found[1]} s off time.apple.com")
     shown = properties(ask("timedatectl", "show"))
     if "NTPSynchronized" not in shown:
-        return _unseen("clock", "this machine", "`timedatectl` gives no answer, so nobody says whether it is kept")
+        return Finding.unseen("clock", name, "`timedatectl` gives no answer")
     if shown["NTPSynchronized"] == "yes":
-        return _well("clock", "this machine", "is kept by a time server")
-    return _clock_warning("sudo timedatectl set-ntp true", "is kept by no time server")
+        return Finding.ok("clock", name, "is synchronized with a time server")
+    return _clock_warning("sudo timedatectl set-ntp true", "is not synchronized with a time server")
 
 
 def _clock_warning(command: str, words: str) -> Finding:
-    return Finding(
-        area="clock",
-        name="this machine",
-        grade=Grade.WARN,
-        words=words,
-        fix=f"Run `{command}`.",
-        reason="clock_not_kept",
-    )
+    return Finding.warn("clock", "this machine", words, fix=f"Run `{command}`.", reason="clock_not_kept")
 
 
 def examine_python(distributions: Iterable[metadata.Distribution] | None = None) -> Finding:
     """Whether PyPI's `watchdog` shares our environment: both own the import name (docs/decisions/0002)."""
     found = metadata.distributions() if distributions is None else distributions
     names = {(one.metadata["Name"] or "").lower().replace("_", "-") for one in found}
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    if "watchdog" in names:
-        return Finding(
-            area="python",
-            name=f"Python {version}",
-            grade=Grade.FAIL,
-            words="PyPI's `watchdog` is installed in the same environment and overwrites our files",
-            fix=(
-                "Install inference-watchdog into an environment of its own: "
-                "`python3 -m venv ~/inference-watchdog`, then its `bin/pip install`."
-            ),
-            reason="name_clash",
-        )
-    apart = "of its own" if sys.prefix != sys.base_prefix else "of the system (one of its own is safer)"
-    return _well("python", f"Python {version}", f"no other `watchdog` beside us; the environment is {apart}")
-
-
-def _well(area: str, name: str, words: str) -> Finding:
-    return Finding(area=area, name=name, grade=Grade.PASS, words=words)
-
-
-def _unseen(area: str, name: str, why: str) -> Finding:
-    return Finding(area=area, name=name, grade=Grade.PASS, words=f"cannot see: {why}", seen=False, reason="unseen")
-
-
-# Whether a service manager runs the daemon, and how it stands with it. Read-only questions.
-
-SHOWN = "LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts"
-RESTARTS_WARN = 5
+    name = f"Python {'.'.join(str(part) for part in sys.version_info[:3])}"
+    if "watchdog" not in names:
+        kind = "a separate one" if sys.prefix != sys.base_prefix else "the system's (a separate one is safer)"
+        return Finding.ok("python", name, f"no other package named `watchdog`; the environment is {kind}")
+    return Finding.fail(
+        "python",
+        name,
+        "PyPI's `watchdog` is installed in the same environment and overwrites our files",
+        fix="Install inference-watchdog into a separate environment: "
+        "`python3 -m venv ~/inference-watchdog`, then its `bin/pip install`.",
+        reason="name_clash",
+    )
 
 
 def examine_service(ask: Ask, unit: str, label: str, platform: str = sys.platform) -> Finding:
-    """The state of systemd's `unit`, of the system or our own, or of launchd's `label`."""
+    """The state of systemd's `unit`, of the system's manager or the user's, or of launchd's `label`."""
     return _launchd(ask, label) if platform == "darwin" else _systemd(ask, unit)
 
 
 def _systemd(ask: Ask, unit: str) -> Finding:
-    seen = False
+    answered = False
     for scope in ((), ("--user",)):
         shown = properties(ask("systemctl", *scope, "show", "--property", SHOWN, unit))
-        seen = seen or "LoadState" in shown
+        answered = answered or "LoadState" in shown
         if shown.get("LoadState") == "loaded":
-            return _judge_unit(unit, shown, "systemctl" + "".join(f" {word}" for word in scope))
-    if not seen:
-        return _service_unseen(unit, "no systemd answers here")
-    return _nobody(unit)
+            return _unit(unit, shown, user=bool(scope))
+    if not answered:
+        return Finding.unseen("service", unit, "systemd is not running here")
+    return _not_installed(unit)
 
 
-def _judge_unit(unit: str, shown: dict[str, str], systemctl: str) -> Finding:
+def _unit(unit: str, shown: dict[str, str], *, user: bool) -> Finding:
     state, enabled = shown.get("ActiveState", ""), shown.get("UnitFileState", "")
     restarts = int(shown["NRestarts"]) if shown.get("NRestarts", "").isdigit() else 0
-    sudo = "" if "--user" in systemctl else "sudo "
-    journal = "journalctl --user" if "--user" in systemctl else "journalctl"
+    systemctl = "systemctl --user" if user else "sudo systemctl"
+    journal = f"journalctl{' --user' if user else ''} -u {unit}"
     if state != "active":
-        return Finding(
-            area="service",
-            name=unit,
-            grade=Grade.FAIL,
-            words=f"is {state or 'unknown'} ({shown.get('SubState', '?')}, last result: {shown.get('Result', '?')})",
-            fix=f"See why: `{journal} -u {unit} -n 20`; then `{sudo}{systemctl} restart {unit}`.",
-            reason="not_running",
-        )
+        words = f"is {state or 'unknown'} ({shown.get('SubState', '?')}, last result: {shown.get('Result', '?')})"
+        fix = f"See why: `{journal} -n 20`; then `{systemctl} restart {unit}`."
+        return Finding.fail("service", unit, words, fix=fix, reason="not_running")
     if not enabled.startswith("enabled"):
-        return Finding(
-            area="service",
-            name=unit,
-            grade=Grade.WARN,
-            words=f"runs, but is {enabled or 'not enabled'}: it will not start with the machine",
-            fix=f"Run `{sudo}{systemctl} enable {unit}`.",
-            reason="not_enabled",
-        )
+        words = f"is running, but is {enabled or 'not enabled'}: it will not start at boot"
+        return Finding.warn("service", unit, words, fix=f"Run `{systemctl} enable {unit}`.", reason="not_enabled")
     if restarts >= RESTARTS_WARN:
-        return Finding(
-            area="service",
-            name=unit,
-            grade=Grade.WARN,
-            words=f"runs, but was restarted {restarts} times",
-            fix=f"See why: `{journal} -u {unit} -n 50`.",
-            reason="restarts",
-        )
-    return Finding(area="service", name=unit, grade=Grade.PASS, words="runs, and starts with the machine")
+        words = f"is running, but was restarted {restarts} times"
+        return Finding.warn("service", unit, words, fix=f"See why: `{journal} -n 50`.", reason="restarts")
+    return Finding.ok("service", unit, "is running, and starts at boot")
 
 
 def _launchd(ask: Ask, label: str) -> Finding:
     shown = ask("launchctl", "print", f"system/{label}")
     if shown is None:
-        return _service_unseen(label, "`launchctl` gives no answer")
+        return Finding.unseen("service", label, "`launchctl` gives no answer")
     if not shown.strip():
-        return _nobody(label)
+        return _not_installed(label)
     state = re.search(r"^\s*state = (.+)$", shown, re.MULTILINE)
     if state is not None and state[1].strip() == "running":
-        return Finding(area="service", name=label, grade=Grade.PASS, words="launchd runs it, and at every start")
+        return Finding.ok("service", label, "is running, and starts at boot")
     code = re.search(r"^\s*last exit code = (.+)$", shown, re.MULTILINE)
-    return Finding(
-        area="service",
-        name=label,
-        grade=Grade.FAIL,
-        words=f"is {state[1].strip() if state else 'not running'} (last exit code: {code[1].strip() if code else '?'})",
-        fix=f"Look into its log, then `sudo launchctl kickstart -k system/{label}`.",
-        reason="not_running",
-    )
+    words = f"is {state[1].strip() if state else 'not running'} (last exit code: {code[1].strip() if code else '?'})"
+    fix = f"See its log, then `sudo launchctl kickstart -k system/{label}`."
+    return Finding.fail("service", label, words, fix=fix, reason="not_running")
 
 
-def _nobody(name: str) -> Finding:
-    return Finding(
-        area="service",
-        name=name,
-        grade=Grade.WARN,
-        words="no service manager runs the daemon: it ends with this session, and nobody restarts it",
-        fix="Run `inference-watchdog service install` (with sudo for a system service).",
-        reason="not_installed",
-    )
-
-
-def _service_unseen(name: str, why: str) -> Finding:
-    return Finding(area="service", name=name, grade=Grade.PASS, words=f"cannot see: {why}", seen=False, reason="unseen")
+def _not_installed(name: str) -> Finding:
+    words = "no service manager runs the daemon: it ends with this session, and nothing restarts it"
+    fix = "Run `inference-watchdog service install` (with sudo for a system service)."
+    return Finding.warn("service", name, words, fix=fix, reason="not_installed")

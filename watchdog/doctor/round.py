@@ -1,4 +1,4 @@
-"""One round of all examinations of a good configuration."""
+"""All examinations of a valid configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from watchdog.clock import SystemClock
 from watchdog.completion.judgement import one_line
 from watchdog.config import Config, ServerSettings
 from watchdog.doctor.finding import Ask, Finding, Grade
-from watchdog.doctor.hosts import examine_key, judge_hosts, look_at
+from watchdog.doctor.hosts import examine_key, host_findings, look_at
 from watchdog.doctor.machine import examine_own_clock, examine_python, examine_service, examine_sleep
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
 from watchdog.errors import WatchdogError
@@ -19,46 +19,29 @@ from watchdog.model import Severity, Verdict
 from watchdog.reasons import ServerReason
 from watchdog.standby import look
 
-# Servers: do they give text, and do key and model fit.
-
 
 async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -> Finding:
-    """Probe `server` once, as the daemon does."""
+    """Probe `server` once, as the daemon does: does it generate text, do key and model fit."""
     try:
         offer = await examination.offer_of(server, chat)
         outcome = await examination.probe(server, chat, now)
     except WatchdogError as error:  # an address or a CA file that cannot be used
-        return Finding(
-            area="server",
-            name=server.name,
-            grade=Grade.FAIL,
-            words=str(error),
-            fix="Correct that setting.",
-            reason="config",
-        )
+        return Finding.fail("server", server.name, str(error), fix="Correct that setting.", reason="config")
     summary = outcome.summary(server.probe.timeout_s)
     if outcome.reason is ServerReason.ASLEEP and not offer.lacks(server.model):
-        return Finding(
-            area="server",
-            name=server.name,
-            grade=Grade.PASS,
-            words=f"cannot see: {summary}; a probe would load it, so none was sent",
-            reason=outcome.reason.value,
-            seen=False,
-        )
+        why = f"{summary}; a probe would load the model, so none was sent"
+        return Finding.unseen("server", server.name, why, reason=outcome.reason.value)
     if outcome.verdict is Verdict.PASS and outcome.reason is ServerReason.OK:
         engine = f" ({offer.engine})" if offer.engine else ""
         thinking = "; all of it thinking, which counts as alive" if examination.thought_only(outcome) else ""
         model = one_line(outcome.model or "the server's own", 80)
-        return Finding(
-            area="server", name=server.name, grade=Grade.PASS, words=f"{summary}; model {model}{engine}{thinking}"
-        )
+        return Finding.ok("server", server.name, f"{summary}; model {model}{engine}{thinking}")
     return Finding(
-        area="server",
-        name=server.name,
-        grade=Grade.WARN if outcome.severity is Severity.WARN else Grade.FAIL,
-        words=summary,
-        fix=examination.fix_for(server, outcome, offer.models),
+        "server",
+        server.name,
+        Grade.WARN if outcome.severity is Severity.WARN else Grade.FAIL,
+        summary,
+        examination.fix_for(server, outcome, offer.models),
         reason=outcome.reason.value,
     )
 
@@ -73,19 +56,17 @@ async def examine_targets(config: Config) -> list[Finding]:
         servers = asyncio.gather(*(examine_server(server, chat, clock.wall()) for server in config.servers))
         looks = asyncio.gather(*(look_at(host, clock, by_name.get(host.jump or "")) for host in usable))
         first = [] if config.standby_of is None else [_first_watchdog(await look(config.standby_of))]
-        return [*await servers, *keys, *judge_hosts(await looks), *first]
+        return [*await servers, *keys, *host_findings(await looks), *first]
 
 
 def _first_watchdog(problem: str | None) -> Finding:
-    """Whether the watchdog that we stand by for says that it is well."""
+    """Whether the watchdog that we stand by for reports that it is healthy."""
     if problem is None:
-        words = "is well, so this one holds its alerts back"
-        return Finding(area="standby", name="the first watchdog", grade=Grade.PASS, words=words)
-    return Finding(
-        area="standby",
-        name="the first watchdog",
-        grade=Grade.WARN,
-        words=f"does not say that it is well ({problem}): after three such looks this one speaks",
+        return Finding.ok("standby", "the first watchdog", "is healthy, so this one holds its alerts back")
+    return Finding.warn(
+        "standby",
+        "the first watchdog",
+        f"does not report that it is healthy ({problem}): after three such checks this one takes over",
         fix="On its machine run `inference-watchdog status`; its `web.listen` must be reachable from here.",
         reason="first_silent",
     )
@@ -101,11 +82,9 @@ def examine_own(config: Config, state_dir: Path) -> list[Finding]:
     now = SystemClock().wall()
     snapshot, unreadable = read_state(state_dir, now)
     found = [*examine_state(state_dir), *unreadable]
-    if not unreadable:  # without what is kept, "nothing was ever delivered" would be a guess
+    if not unreadable:  # without the state, "nothing was ever delivered" would be a guess
         found = [*examine_receivers(config.receivers, snapshot, now), *found, examine_daemon(snapshot, now)]
     if config.heartbeat is not None:
-        words = "cannot see: a ping from here would count as a sign of life, so none was sent"
-        found.append(
-            Finding(area="heartbeat", name="heartbeat", grade=Grade.PASS, words=words, seen=False, reason="unseen")
-        )
+        why = "a ping from here would count as a heartbeat, so none was sent"
+        found.append(Finding.unseen("heartbeat", "heartbeat", why))
     return found

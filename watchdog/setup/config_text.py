@@ -15,19 +15,19 @@ SPECIAL = frozenset({"~", "null", "true", "false", "yes", "no", "on", "off", "y"
 
 HEAD = """\
 # Written by `inference-watchdog init`; it is yours to change. docs/reference.md lists every key, and
-# `inference-watchdog validate` says what is wrong with it, or who hears what, when.
+# `inference-watchdog validate` shows what is wrong with it, or who is alerted about what.
 """
-SERVERS = "servers: # asked for real text every 2 minutes, which must come within 60 s; three failures alert"
-HOSTS = "hosts: # their kernel logs are read over SSH, live and every 10 minutes in full; nothing is ever changed there"
+SERVERS = "servers: # each is asked for real text every 2 minutes and must answer within 60 s; three failures alert"
+HOSTS = "hosts: # kernel logs are read over SSH, live and every 10 minutes in full; nothing is changed there"
 NO_HOSTS = """\
-# hosts: # no kernel logs are read yet. Run `inference-watchdog init` again, or see config/full.yaml:
+# hosts: # no kernel log is read yet. Run `inference-watchdog init` again, or see config/full.yaml:
 #   - {name: head, address: 192.0.2.10, user: monitor, identity_file: id_ed25519, known_hosts: known_hosts}
 """
-RECEIVERS = "receivers: # who is told; `inference-watchdog test-alert` proves it"
+RECEIVERS = "receivers: # who gets alerts; `inference-watchdog test-alert` proves it"
 
 
 def scalar(text: str) -> str:
-    """`text` as a YAML scalar: bare where that is safe, else quoted (a JSON string is a YAML one)."""
+    """`text` as a YAML scalar: plain where that is safe, else quoted (a JSON string is a YAML one)."""
     bare = PLAIN.fullmatch(text) and text.lower() not in SPECIAL and not text.endswith(":") and ": " not in text
     return text if bare else json.dumps(text, ensure_ascii=False)
 
@@ -60,11 +60,11 @@ def _server(server: NewServer, hosts: Sequence[str]) -> list[str]:
     if settings.model:
         lines.append(f"    model: {scalar(settings.model)}")
     if server.thinks:
-        lines.append("    # a thinking model: five tokens of thinking count as alive; no need for more max_tokens")
+        lines.append("    # a thinking model: five tokens of thinking prove that it is alive; max_tokens can stay low")
     if server.key_reference:
         lines.append(f"    api_key: {server.key_reference}")
     if settings.on_demand:
-        lines.append("    on_demand: true # it loads models when asked: a sleeping one is not woken by a probe")
+        lines.append("    on_demand: true # it loads models on request: a probe does not load one")
     if hosts:
         lines.append(f"    hosts: [{', '.join(scalar(name) for name in hosts)}]")
     return lines

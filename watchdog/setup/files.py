@@ -1,4 +1,4 @@
-"""Where an installation keeps its files; writing them closed to others, whole or not at all, never over another."""
+"""Where an installation keeps its files. They are written atomically, with their mode, and never over others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PRIVATE, PUBLIC = 0o600, 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Files:
     """The files of one installation, all beside its configuration.
 
-    `credentials`: systemd hands the secrets to a service under an account of its own, which may not read ours.
+    `credentials`: secrets go to a folder from which systemd passes them to the service, whose account cannot read ours.
     """
 
     config: Path
@@ -24,17 +24,14 @@ class Places:
 
     @property
     def folder(self) -> Path:
-        """The configuration's folder."""
         return self.config.parent
 
     @property
     def known_hosts(self) -> Path:
-        """The host keys."""
         return self.folder / "known_hosts"
 
     @property
     def key(self) -> Path:
-        """The private key."""
         return (self.folder / "credentials" if self.credentials else self.folder) / "id_ed25519"
 
     def secret(self, name: str) -> tuple[Path, str]:
@@ -45,9 +42,9 @@ class Places:
 
 
 def write(path: Path, text: str, mode: int, *, replace: bool = False) -> None:
-    """Write `text` to `path` with `mode`, whole or not at all; folders are made closed to others.
+    """Write `text` to `path` with `mode`, atomically; a new folder is closed to others.
 
-    Raises WatchdogError in plain words: when the file exists and `replace` is false, or when it cannot be written.
+    Raises WatchdogError when the file exists and `replace` is false, or when it cannot be written.
     """
     _make_folder(path.parent)
     try:
@@ -66,13 +63,13 @@ def write(path: Path, text: str, mode: int, *, replace: bool = False) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except FileExistsError:
-        raise WatchdogError(f"{path} exists already and was left as it is") from None
+        raise WatchdogError(f"{path} already exists and was not changed") from None
     except OSError as error:
         raise WatchdogError(f"{path} cannot be written: {(error.strerror or 'error').lower()}") from None
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a file that others may read; what is there stays. Raises WatchdogError."""
+    """Append one line to a file that others may read. Raises WatchdogError."""
     before = read(path)
     gap = "" if not before or before.endswith(b"\n") else "\n"
     _make_folder(path.parent)
@@ -94,7 +91,7 @@ def read(path: Path) -> bytes:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make `folder`; a system-wide one stays open, as the service's own account must get in. Raises WatchdogError."""
+    """Create `folder`; a system-wide one stays open, as the service's account must read it. Raises WatchdogError."""
     if folder.is_dir():
         return
     open_to_all = folder.is_relative_to("/etc") and folder.name != "credentials"

@@ -1,4 +1,4 @@
-"""What the command line of `init` said, judged before a server is asked and a file is made."""
+"""The command line of `init`, checked before a server is asked and a file is written."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from watchdog.text import clean_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the command line said."""
-
     urls: tuple[str, ...]
     model: str | None
     api_key_env: str | None
@@ -28,19 +26,19 @@ class Flags:
     timeout_s: float
 
     def check(self, *, unattended: bool) -> None:
-        """Raises WatchdogError in plain words for the first flag that cannot be used. Touches nothing."""
+        """Raises WatchdogError for the first flag that cannot be used. Writes nothing."""
         if not self.urls and unattended:
             raise WatchdogError("--url is needed: the base URL of the server, like http://192.0.2.10:8000/v1")
         for url in self.urls:
             server.usable_url(url)
         if self.model is not None and (not self.model or clean_line(self.model) != self.model):
-            raise WatchdogError("--model: that is no name of a model")
+            raise WatchdogError("--model: that is not a model name")
         self.api_key()
         host.check_hosts(self.hosts, self.identity)
         receiver.check(self.receiver, self.receiver_env, self.receiver_value(), unattended=unattended)
 
     def api_key(self) -> tuple[Secret, str] | None:
-        """The API key and how the configuration refers to it. Raises WatchdogError for a variable that is not set."""
+        """The API key and the reference to it. Raises WatchdogError for a variable that is not set."""
         if self.api_key_env is None:
             return None
         value = os.environ.get(self.api_key_env, "").strip()

@@ -1,4 +1,4 @@
-"""The conversation of `init`: with a person at a terminal, or with nobody, where defaults and flags decide."""
+"""The dialogue of `init`: with a person at a terminal, or unattended, where defaults and flags decide."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ MARKS = {"ok": "green", "note": "cyan", "PROBLEM": "red"}
 
 
 @dataclass(slots=True)
-class Talk:
-    """Says and asks. `unattended`: nobody answers, so every question gets its default, and `yes` agrees.
+class Prompter:
+    """Prints and asks. `unattended`: nobody answers, so every question gets its default, and `yes` confirms.
 
-    `left` collects what is still to be done, told once more at the end.
+    `remaining` collects what is still to be done, printed again at the end.
     """
 
     unattended: bool
     yes: bool
-    left: list[str] = field(default_factory=list)
+    remaining: list[str] = field(default_factory=list)
 
     def heading(self, text: str) -> None:
-        """Begin a part."""
         click.echo(f"\n{click.style(text, bold=True)}")
 
-    def well(self, text: str) -> None:
-        """Something is as it should be."""
-        self._say("ok", text)
+    def ok(self, text: str) -> None:
+        """Print something that is as it should be."""
+        self._print("ok", text)
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
-        self._say("note", text)
+        """Print something worth knowing."""
+        self._print("note", text)
 
-    def plain(self, text: str) -> None:
-        """A line as it is, to be copied: no mark, no wrapping."""
+    def verbatim(self, text: str) -> None:
+        """Print a line to be copied as it is."""
         click.echo(f"    {text}")
 
     def problem(self, text: str, fix: str, *, about: str) -> None:
-        """Something is wrong; `fix` says what to do and is repeated at the end under the name `about`."""
-        self._say("PROBLEM", text)
+        """Print something that is wrong; with its `fix` it is repeated at the end, unless `about` is cleared."""
+        self._print("PROBLEM", text)
         click.echo(f"         → {fix}")
-        self.left.append(f"{about}: {text}\n    → {fix}")
+        self.remaining.append(f"{about}: {text}\n    → {fix}")
 
-    def solved(self, about: str) -> None:
-        """What was said about `about` is no longer so."""
-        self.left = [entry for entry in self.left if not entry.startswith(f"{about}: ")]
+    def clear(self, about: str) -> None:
+        """Forget the problems reported about `about`."""
+        self.remaining = [entry for entry in self.remaining if not entry.startswith(f"{about}: ")]
 
     def ask(self, question: str, default: str = "", *, hidden: bool = False) -> str:
         """The answer to `question`; `default` when unattended or when only Enter is pressed."""
@@ -53,16 +52,16 @@ class Talk:
         answer = click.prompt(question, default=default, show_default=bool(default) and not hidden, hide_input=hidden)
         return str(answer).strip()
 
-    def agree(self, question: str, *, default: bool) -> bool:
-        """Yes or no. Unattended, only `--yes` agrees."""
+    def confirm(self, question: str, *, default: bool) -> bool:
+        """Yes or no. Unattended, only `--yes` confirms."""
         if self.unattended:
             click.echo(f"{question} {'yes (--yes)' if self.yes else 'no (unattended, and no --yes)'}")
             return self.yes
         return click.confirm(question, default=default)
 
-    def again(self, question: str) -> bool:
-        """Whether to try once more, after a person may have repaired something; never when unattended."""
+    def confirm_retry(self, question: str) -> bool:
+        """Whether to try again, after a person may have fixed something; never when unattended."""
         return not self.unattended and click.confirm(question, default=True)
 
-    def _say(self, mark: str, text: str) -> None:
+    def _print(self, mark: str, text: str) -> None:
         click.echo(f"{click.style(f'{mark:7}', fg=MARKS[mark])}  {text}")

@@ -1,4 +1,4 @@
-"""Receivers: an apprise URL, judged before it is kept, and kept apart from the configuration: it is a secret."""
+"""Receivers: an apprise URL, checked before it is stored, and stored outside the configuration: it is a secret."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from watchdog.config import Secret
 from watchdog.errors import WatchdogError
 from watchdog.notify import url_problem
-from watchdog.setup.files import PRIVATE, Places, read, write
-from watchdog.setup.prompts import Talk
+from watchdog.setup.files import PRIVATE, Files, read, write
+from watchdog.setup.prompts import Prompter
 
 NAME = "phone"
 EXAMPLE = "ntfys://ntfy.sh/a-topic-nobody-can-guess"
@@ -16,7 +16,7 @@ EXAMPLE = "ntfys://ntfy.sh/a-topic-nobody-can-guess"
 
 @dataclass(frozen=True, slots=True)
 class NewReceiver:
-    """One receiver as it will be configured; `reference` is what stands in the file for its URL."""
+    """One receiver as it will be configured; `reference` stands in the file for its URL."""
 
     name: str
     reference: str
@@ -24,9 +24,9 @@ class NewReceiver:
 
 
 def check(given: str | None, variable: str | None, value: str | None, *, unattended: bool) -> None:
-    """What can be said of the flags before anything is touched. Raises WatchdogError in plain words."""
+    """Raises WatchdogError for flags that cannot be used. Writes nothing."""
     if given and variable:
-        raise WatchdogError("--receiver and --receiver-env are both given; one of them says where alerts go")
+        raise WatchdogError("--receiver and --receiver-env cannot be used together")
     if variable and not value:
         raise WatchdogError(f"the environment variable {variable} is not set or empty")
     url = given or value
@@ -37,46 +37,50 @@ def check(given: str | None, variable: str | None, value: str | None, *, unatten
         raise WatchdogError(f"receiver: {problem}; see https://appriseit.com/services/")
 
 
-def find(given: str | None, variable: str | None, value: str | None, talk: Talk) -> Secret:
-    """A receiver's URL that apprise takes: from the flag, from the environment `variable` (its `value`), or asked for.
+def choose_url(given: str | None, variable: str | None, value: str | None, prompter: Prompter) -> Secret:
+    """A receiver's URL that apprise accepts: from the flag, from the variable named `variable`, or asked for.
 
-    Raises WatchdogError when nobody can be asked for a better one.
+    Raises WatchdogError when nobody can be asked for another one.
     """
-    check(given, variable, value, unattended=talk.unattended)
+    check(given, variable, value, unattended=prompter.unattended)
     url = given or value
     while True:
         if not url:
-            talk.note(f"Any apprise URL, for example {EXAMPLE}")
-            url = talk.ask("Where do alerts go")
+            prompter.note(f"Any apprise URL, for example {EXAMPLE}")
+            url = prompter.ask("Where should alerts go")
             if not url:
                 continue
         problem = url_problem(url)
         if problem is None:
-            talk.well("apprise accepts this receiver's address. Only a message that arrives proves it.")
+            prompter.ok("apprise accepts this URL. Only a message that arrives proves it.")
             return Secret(url)
-        talk.problem(problem, "Correct the address; https://appriseit.com/services/ shows its form.", about="receiver")
+        prompter.problem(problem, "Correct the URL; https://appriseit.com/services/ shows its form.", about="receiver")
         url = ""
 
 
-def keep(url: Secret, variable: str | None, places: Places, talk: Talk, *, replace: bool) -> NewReceiver:
-    """Keep the URL in a file of its own, or leave it in the environment. Raises WatchdogError."""
-    talk.solved("receiver")
+def store_url(url: Secret, variable: str | None, files: Files, prompter: Prompter, *, replace: bool) -> NewReceiver:
+    """Store the URL in a file of its own, or leave it in the environment. Raises WatchdogError."""
+    prompter.clear("receiver")
     if variable:
         return NewReceiver(NAME, f"${{env:{variable}}}", url)
-    reference = keep_secret(f"{NAME}_url", url.reveal(), places, talk, replace=replace)
+    reference = store_secret(f"{NAME}_url", url.reveal(), files, prompter, replace=replace)
     return NewReceiver(NAME, reference, url)
 
 
-def keep_secret(name: str, text: str, places: Places, talk: Talk, *, replace: bool) -> str:
-    """Keep a secret in a file of its own (0600) and give the reference to it.
+def store_secret(name: str, text: str, files: Files, prompter: Prompter, *, replace: bool) -> str:
+    """Store a secret in a file of its own (0600). Returns the reference to it.
 
-    Another text that is there already is replaced only after a yes, or with `replace`. Raises WatchdogError.
+    A file with another text is replaced only after a yes, or with `replace`. Raises WatchdogError.
     """
-    path, reference = places.secret(name)
+    path, reference = files.secret(name)
     if read(path).decode("utf-8", "replace").strip() == text:
         return reference
-    if path.exists() and not replace and not talk.agree(f"{path} holds another secret. Replace it?", default=False):
-        raise WatchdogError(f"{path} exists already and was left as it is")
+    if (
+        path.exists()
+        and not replace
+        and not prompter.confirm(f"{path} contains another secret. Replace it?", default=False)
+    ):
+        raise WatchdogError(f"{path} already exists and was not changed")
     write(path, text + "\n", PRIVATE, replace=path.exists())
-    talk.well(f"Kept in {path} (0600), not in the configuration.")
+    prompter.ok(f"Stored in {path} (0600), not in the configuration.")
     return reference
