@@ -34,7 +34,7 @@ KINDS = {
     Weekday: "day",
     HttpMethod: "`GET` or `POST`",
     time: "time of day",
-    datetime: "moment",
+    datetime: "timestamp",
     ZoneInfo: "time zone",
 }
 HEAD = """\
@@ -42,23 +42,23 @@ HEAD = """\
 
 <!-- Written by docs/generate_reference.py from watchdog/config.py and config/full.yaml. Change those. -->
 
-One YAML file. It is looked for in this order: `--config FILE`, `$INFERENCE_WATCHDOG_CONFIG`, `config.yaml` in your
+One YAML file. It is searched for in this order: `--config FILE`, `$INFERENCE_WATCHDOG_CONFIG`, `config.yaml` in your
 user's configuration folder, `/etc/inference-watchdog/config.yaml`. `inference-watchdog validate` shows every error with
-file, line and column, or the plan: which check runs how often, and who hears of it. An unknown key, a value of the
-wrong kind, a name that nothing bears, a receiver that apprise does not accept, or a check that nobody would hear stops
-the start.
+file, line and column, or the plan: which check runs how often, and whom it alerts. An unknown key, a value of the
+wrong kind, a name that is not defined, a receiver that apprise does not accept, or a check that alerts nobody
+prevents the start.
 
 - **duration**: a number with its unit, `500ms`, `90s`, `2m`, `1h30m`, `7d`.
 - **secret**: a text that is never shown. `${env:NAME}` takes an environment variable, `${file:/path}` the one line of a
-  file that is closed to others (`chmod 600`), `${credential:NAME}` what systemd hands over with `LoadCredential=`. They
-  may stand inside a longer text; `$${` is a literal `${`. Secrets may be typed in, but then the configuration itself
-  must be closed to others.
+  file that is closed to others (`chmod 600`), `${credential:NAME}` what systemd passes on with `LoadCredential=`. They
+  may stand inside a longer text; `$${` is a literal `${`. Secrets may be written in the configuration, but then it
+  must itself be closed to others.
 - **text**: one line. Only `${env:NAME}` works inside it, as it may be shown in logs and alerts.
-- **size**: bytes with their unit, `512MiB`, `4GiB`. `GB` is refused, as it means two sizes.
+- **size**: bytes with their unit, `512MiB`, `4GiB`. `GB` is refused, as it is ambiguous.
 - **true or false**: exactly these words. `on`, `yes` and the like are refused.
 - **severity**: `info`, `warn` or `page`.
 - **day**: `mon`, `tue`, `wed`, `thu`, `fri`, `sat`, `sun`. **time of day**: `02:30`. **time zone**: a name of the IANA
-  database, `Europe/Berlin`. **moment**: a date and time with its offset from UTC, `2026-11-03T22:00+01:00`.
+  database, `Europe/Berlin`. **timestamp**: a date and time with its offset from UTC, `2026-11-03T22:00+01:00`.
 - Paths may be relative to the folder of the configuration, or start with `~/`.
 - Anchors, aliases and merge keys (`<<: *fast`) work; YAML tags do not.
 

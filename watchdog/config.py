@@ -13,7 +13,7 @@ from watchdog.model import Json, Severity, Weekday
 
 
 class Secret:
-    """A text that is never shown: not by `repr`, not by `str`, not by `format`, not in a traceback's locals."""
+    """A text that is never shown by `repr`, `str` or `format`, nor in a traceback's locals."""
 
     __slots__ = ("_text",)
 
@@ -22,7 +22,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself. Call it only where it leaves for its destination."""
+        """The text itself. Call this only where it is sent to its destination."""
         return self._text
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class Text(StrEnum):
 
 
 class SetByLoading:
-    """A field that is no key of the file."""
+    """Marks a field that is not a key of the file."""
 
 
 DAY_S = 86400.0
@@ -96,7 +96,7 @@ class ProbeSettings:
 class ServerSettings:
     """One OpenAI-compatible server. `base_url` ends where `/chat/completions` is appended (usually in `/v1`).
 
-    `receivers` names who hears of it; empty means every receiver.
+    `receivers` names who is alerted; empty means every receiver.
     """
 
     name: str
@@ -128,7 +128,7 @@ class KernelLogSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VitalsSettings:
-    """How one host's memory and GPUs are looked at (design §5.3). `failures` and `successes` count for low memory."""
+    """How one host's memory and GPUs are read (design §5.3). `failures` and `successes` count for low memory."""
 
     interval_s: Interval = 600.0
     timeout_s: Timeout = 30.0
@@ -182,7 +182,7 @@ class RulesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertingSettings:
-    """When an open incident speaks again, and what counts as flapping (design §6)."""
+    """When an open incident sends reminders, and what counts as flapping (design §6)."""
 
     reminder_first_s: Pause = 3600.0
     reminder_every_s: Pause = 14400.0
@@ -194,7 +194,7 @@ class AlertingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
-    """When nothing new is said about what matches: every week (`days` to `time_zone`), or once (`begins`, `ends`)."""
+    """When no new alerts are sent about what matches: weekly (`days` to `time_zone`), or once (`begins`, `ends`)."""
 
     name: str
     match: Mapping[str, str]
@@ -215,7 +215,7 @@ class HttpMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatSettings:
-    """Proof of life for an outside service that alerts when it stops (design §2, invariant 11)."""
+    """Pings to an outside service that alerts when they stop (design §2, invariant 11)."""
 
     url: Secret
     interval_s: Annotated[float, Limits(1.0, DAY_S)] = 300.0
@@ -225,10 +225,10 @@ class HeartbeatSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """The status page, /metrics and /healthz, and who may look (docs/api.md).
+    """The status page, /metrics and /healthz, and who may read them (docs/api.md).
 
-    `names` are host names under which it is asked for; IP addresses and localhost always work. With `probe_on_scrape`
-    servers are not probed on a schedule of ours but whenever /probe is asked (docs/fleets.md).
+    `names` are host names under which it is requested; IP addresses and localhost always work. With `probe_on_scrape`
+    servers are not probed on a schedule but whenever /probe is requested (docs/fleets.md).
     """
 
     listen: str = "127.0.0.1:9877"

@@ -76,6 +76,13 @@ def test_a_path_with_a_null_byte_is_refused() -> None:
         load("config\0.yaml")
 
 
+def test_a_byte_that_is_not_utf_8_is_placed_rightly_after_a_byte_order_mark() -> None:
+    for before, place in (("", "1:1"), ("ab", "1:3"), ("a: é\nb", "2:2")):
+        data = b"\xef\xbb\xbf" + before.encode() + b"\xff"
+        with pytest.raises(ConfigError, match=f"config.yaml:{place}: is not UTF-8: byte 0xFF"):
+            read(data, "config.yaml", environ={}, check_urls=accepting)
+
+
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     """As another user, because root may read everything."""
     path = tmp_path / "config.yaml"

@@ -273,8 +273,8 @@ class _Init:
     def _end(self) -> int:
         prompter, path = self._prompter, self._files.config
         prompter.heading("What is left to do" if prompter.remaining else "Done")
-        for number, entry in enumerate(prompter.remaining, 1):
-            click.echo(f"{number}. {entry}")
+        for number, problem in enumerate(prompter.remaining, 1):
+            click.echo(f"{number}. {problem.about}: {problem.text}\n    → {problem.fix}")
         usual = "" if path == _usual_place() else f" --config {path}"
         prompter.verbatim(
             f"inference-watchdog doctor{usual}            # examines everything, with the fix for each problem"

@@ -14,6 +14,7 @@ from watchdog.reasons import HostReason
 from watchdog.ssh import HostError
 from watchdog.ssh.errors import ConnectionProgress
 from watchdog.ssh.login import bound_line, open_line, options, public_line
+from watchdog.text import duration
 
 LIMIT_S = 10.0
 CLOCK_WARN_S = 5.0
@@ -105,7 +106,7 @@ def _clock(host: HostSettings, seen: Examined, *, ours: bool) -> Finding:
     off = abs(seen.offset_s)
     beyond = off - seen.unsure_s
     direction = "ahead of" if seen.offset_s > 0 else "behind"
-    words = f"its clock is {_span(off)} {direction} ours" if beyond > 0 else "its clock agrees with ours to the second"
+    words = f"its clock is {duration(off)} {direction} ours" if beyond > 0 else "its clock agrees with ours"
     if beyond <= CLOCK_WARN_S:
         return Finding.ok("clock", host.name, words)
     where = "here, as all hosts agree with each other" if ours else f"on {host.name}"
@@ -118,12 +119,6 @@ def _clock(host: HostSettings, seen: Examined, *, ours: bool) -> Finding:
         f"Run {where}: `sudo timedatectl set-ntp true`, then look at `timedatectl`{first}.",
         reason="clock_offset",
     )
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 # What we log in with: key and known_hosts, examined on this machine alone, before any connection.

@@ -13,6 +13,7 @@ from watchdog.doctor.finding import Finding, Grade
 from watchdog.errors import StoreError
 from watchdog.store import Reader, ReceiverView, Snapshot
 from watchdog.store.files import DATABASE
+from watchdog.text import duration
 
 ROOM_FAIL_BYTES = 64 << 20
 ROOM_WARN_BYTES = 512 << 20
@@ -63,8 +64,8 @@ def examine_daemon(snapshot: Snapshot | None, now: float) -> Finding:
     """Whether a daemon writes to the state."""
     latest = snapshot.latest_at if snapshot is not None else None
     if latest is not None and now - latest <= STALE_S:
-        return Finding.ok("daemon", "state", f"last observation {now - latest:.0f} s ago")
-    what = "there is no observation" if latest is None else f"the last observation is {_age(now - latest)} old"
+        return Finding.ok("daemon", "state", f"last observation {duration(now - latest)} ago")
+    what = "there is no observation" if latest is None else f"the last observation is {duration(now - latest)} old"
     return Finding.warn(
         "daemon",
         "state",
@@ -94,14 +95,6 @@ def _receiver(name: str, view: ReceiverView | None, now: float) -> Finding:
         fix = f"Run {test} and see whether it arrives."
         return Finding("receiver", name, Grade.WARN, words, fix, reason="unproven", seen=False)
     if now - view.delivered_at > PROVEN_WITHIN_S:
-        words = f"the last proven delivery is {_age(now - view.delivered_at)} old"
+        words = f"the last proven delivery is {duration(now - view.delivered_at)} old"
         return Finding.warn("receiver", name, words, fix=f"Run {test}.", reason="unproven")
-    return Finding.ok("receiver", name, f"accepted a message {_age(now - view.delivered_at)} ago")
-
-
-def _age(seconds: float) -> str:
-    if seconds < 120:
-        return f"{max(0.0, seconds):.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.0f} hours" if seconds < 172800 else f"{seconds / 86400:.0f} days"
+    return Finding.ok("receiver", name, f"accepted a message {duration(now - view.delivered_at)} ago")

@@ -36,7 +36,7 @@ SYSTEM_FILE = Path("/etc/inference-watchdog/config.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration to start with, and what is probably not meant in it, in file order."""
+    """A valid configuration, and its warnings in file order."""
 
     config: Config
     warnings: tuple[ConfigProblem, ...]
@@ -45,7 +45,7 @@ class Loaded:
 def locate(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path:
     """The configuration file: `option`, else `$INFERENCE_WATCHDOG_CONFIG`, else the user's, else the system's.
 
-    The first two are taken as they are, so that a missing file is an error and never silently another file. Raises
+    The first two are used as they are: a missing file is an error, never silently replaced by another. Raises
     ConfigError when nothing is given and neither of the last two exists.
     """
     named = option or environ.get(VARIABLE)
@@ -58,7 +58,7 @@ def locate(option: str | Path | None, environ: Mapping[str, str] = os.environ) -
         if os.path.lexists(path):
             return path
     problem = f"no configuration found in {usual[0]} or {usual[1]}"
-    raise ConfigError((ConfigProblem("config.yaml", 0, 0, "", problem, f"name one with --config or ${VARIABLE}"),))
+    raise ConfigError((ConfigProblem("config.yaml", 0, 0, "", problem, f"specify one with --config or ${VARIABLE}"),))
 
 
 def load(
@@ -95,7 +95,7 @@ def read(
 ) -> Loaded:
     """Make a configuration of the bytes of `file`; raises ConfigError with all problems in file order.
 
-    `mode` holds the file's permission bits (None: it is no file, and may hold secrets itself).
+    `mode` holds the file's permission bits; None for bytes that are not a file, which may contain secrets themselves.
     """
     problems = Problems(file)
     references = References(environ, Path(file).absolute().parent)

@@ -14,20 +14,20 @@ from watchdog.policy import LABELS
 from watchdog.policy.plan import Listener, listeners
 
 NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
-"""Names end up in check keys (`generation/deepseek`), command lines and titles of 80 characters."""
+"""Names appear in check keys (`generation/deepseek`), command lines and titles of 80 characters."""
 
 
 def check_across_sections(root: Record, problems: Problems) -> None:
     """All checks of this module."""
     check_names(root, problems)
-    check_mentions(root, problems)
+    check_references(root, problems)
     check_kernel_rules(root, problems)
     check_maintenance(root, problems)
     check_reach(root, problems)
 
 
 def check_names(root: Record, problems: Problems) -> None:
-    """Every server, host, receiver and maintenance window has a sane name of its own."""
+    """Every server, host, receiver and maintenance window has a valid, unique name."""
     for section in ("servers", "hosts", "receivers", "maintenance"):
         first: dict[str, Record] = {}
         for record in root.sections(section):
@@ -35,7 +35,7 @@ def check_names(root: Record, problems: Problems) -> None:
             if name is None:
                 continue
             if NAME.fullmatch(name) is None:
-                _refuse(record, name, problems)
+                _invalid_name(record, name, problems)
             elif name in first:
                 line = first[name].at("name").mark.line
                 quoted = record.quoted("name", name)
@@ -44,7 +44,7 @@ def check_names(root: Record, problems: Problems) -> None:
                 first[name] = record
 
 
-def _refuse(record: Record, name: str, problems: Problems) -> None:
+def _invalid_name(record: Record, name: str, problems: Problems) -> None:
     quoted = record.quoted("name", name)
     better = re.sub(r"[^\w.@:+-]+", "-", unicodedata.normalize("NFC", name)).strip("-._@:+")[:64]
     problems.error(
@@ -61,22 +61,22 @@ def names_of(root: Record, section: str) -> list[str] | None:
     return [name for record in root.sections(section) if (name := record.get("name")) is not None]
 
 
-def check_mentions(root: Record, problems: Problems) -> None:
-    """Hosts, receivers and fallbacks that are mentioned exist; none is mentioned twice in one list."""
+def check_references(root: Record, problems: Problems) -> None:
+    """Hosts, receivers and fallbacks that are referred to exist; none is listed twice."""
     hosts, receivers = names_of(root, "hosts"), names_of(root, "receivers")
     for server in root.sections("servers"):
-        _mentions(server, "hosts", "host", hosts, problems)
-        _mentions(server, "receivers", "receiver", receivers, problems)
+        _check_list(server, "hosts", "host", hosts, problems)
+        _check_list(server, "receivers", "receiver", receivers, problems)
     for host in root.sections("hosts"):
-        _mentions(host, "receivers", "receiver", receivers, problems)
+        _check_list(host, "receivers", "receiver", receivers, problems)
     for receiver in root.sections("receivers"):
         fallback = receiver.get("fallback")
         if fallback is not None and receivers is not None and fallback not in receivers:
-            _no_such(receiver, "fallback", "receiver", fallback, receivers, problems)
-    _check_fallback_rings(root, problems)
+            _unknown_name(receiver, "fallback", "receiver", fallback, receivers, problems)
+    _check_fallback_loops(root, problems)
 
 
-def _mentions(record: Record, field: str, what: str, known: list[str] | None, problems: Problems) -> None:
+def _check_list(record: Record, field: str, what: str, known: list[str] | None, problems: Problems) -> None:
     if known is None:
         return
     seen: set[str] = set()
@@ -87,17 +87,17 @@ def _mentions(record: Record, field: str, what: str, known: list[str] | None, pr
             where = f"{field}[{number}]"
             problems.error(record.at(where), f"{record.quoted(where, name)} is listed twice", "remove one")
         elif name not in known:
-            _no_such(record, f"{field}[{number}]", what, name, known, problems)
+            _unknown_name(record, f"{field}[{number}]", what, name, known, problems)
         seen.add(name)
 
 
-def _no_such(record: Record, where: str, what: str, name: str, known: Iterable[str], problems: Problems) -> None:
+def _unknown_name(record: Record, where: str, what: str, name: str, known: Iterable[str], problems: Problems) -> None:
     hint = problems.suggest(name, known) or f"add it under `{what}s`"
     quoted = record.quoted(where, name)
     problems.error(record.at(where), f"there is no {what} named {quoted}", record.hint(where, hint))
 
 
-def _check_fallback_rings(root: Record, problems: Problems) -> None:
+def _check_fallback_loops(root: Record, problems: Problems) -> None:
     follows = {receiver.get("name"): receiver.get("fallback") for receiver in root.sections("receivers")}
     for receiver in root.sections("receivers"):
         start = receiver.get("name")
@@ -111,14 +111,14 @@ def _check_fallback_rings(root: Record, problems: Problems) -> None:
             problems.error(receiver.at("fallback"), "falls back to itself", "name another receiver")
 
 
-# Rules about reach: there is something to watch, and somebody hears of every check (design §2, invariant 8).
+# Reach: there is something to watch, and every check alerts somebody (design §2, invariant 8).
 
 SHOWN_CHECKS = 3
 KINDS = {"servers": "generation", "hosts": "kernel_log"}
 
 
 def check_reach(root: Record, problems: Problems) -> None:
-    """Every check reaches a receiver; a check of which warnings reach nobody is said, not refused."""
+    """Every check reaches a receiver; a check whose warnings reach nobody is a warning."""
     if root.misspelled & {*KINDS, "receivers"}:
         return
     if not any(root.given(section) and root.values[section] != () for section in KINDS):
@@ -131,10 +131,10 @@ def check_reach(root: Record, problems: Problems) -> None:
     checks = [(record, kind) for section, kind in KINDS.items() for record in root.sections(section)]
     if root.get("receivers"):
         everyone = tuple(_listeners(root))
-        unheard = [_check_key(record, kind) for record, kind in checks if _is_deaf_to_warnings(record, everyone)]
-        if unheard:
+        missed = [_check_key(record, kind) for record, kind in checks if _misses_warnings(record, everyone)]
+        if missed:
             hint = "add a receiver with min_severity: warn, for example a mail address"
-            problems.warn(root.at("receivers"), f"warnings reach no receiver, only pages do: {_some(unheard)}", hint)
+            problems.warn(root.at("receivers"), f"warnings reach no receiver, only pages do: {_some(missed)}", hint)
     elif checks:
         names = _some([_check_key(record, kind) for record, kind in checks])
         problem = f"there is no receiver: nobody would be alerted about {names}"
@@ -158,12 +158,12 @@ def _listeners(root: Record) -> Iterator[Listener]:
             yield Listener(name, severity)
 
 
-def _is_deaf_to_warnings(record: Record, everyone: tuple[Listener, ...]) -> bool:
+def _misses_warnings(record: Record, everyone: tuple[Listener, ...]) -> bool:
     heard_by = listeners([name for name in record.get("receivers") or () if isinstance(name, str)], everyone)
     return bool(heard_by) and all(one.min_severity.rank > Severity.WARN.rank for one in heard_by)
 
 
-# Rules about maintenance: what it matches exists, and when it is can be read in one way only.
+# Maintenance: what it matches exists, and its times are unambiguous.
 
 WEEKLY = ("days", "start", "duration_s", "time_zone")
 ONCE = ("begins", "ends")
@@ -172,7 +172,7 @@ NAMED_IN = {"server": "servers", "host": "hosts", "receiver": "receivers"}
 
 
 def check_maintenance(root: Record, problems: Problems) -> None:
-    """Each window matches something that exists, and is either weekly with its time zone or happens once."""
+    """Each window matches something that exists, and is either weekly with a time zone or one-time."""
     for window in root.sections("maintenance"):
         _check_matcher(root, window, problems)
         _check_times(window, problems)
@@ -227,7 +227,7 @@ def _check_once(window: Record, given: list[str], problems: Problems) -> None:
         problems.error(window.at("ends"), "is not after `begins`", "")
 
 
-# Rules about the kernel rules in the configuration: the files are good, and the ids that are changed exist.
+# Kernel rules: the files are valid, and the ids that are changed exist.
 
 
 def check_kernel_rules(root: Record, problems: Problems) -> None:
@@ -235,7 +235,7 @@ def check_kernel_rules(root: Record, problems: Problems) -> None:
     settings = root.section("rules")
     if not any(settings.get(name) for name in ("files", "disable", "severity")):
         return
-    # Only who changes the rules pays for reading them here.
+    # Only a configuration that changes the rules pays for reading them here.
     from watchdog import rulebook  # noqa: PLC0415 - see above
 
     known = {rule.id for rule in rulebook.packaged_rules()}

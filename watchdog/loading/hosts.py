@@ -1,4 +1,4 @@
-"""Rules about hosts: an address that cannot be taken for an option, one way to log in, keys that are there."""
+"""Checks of hosts: an address that cannot be mistaken for an option, one login method, keys that can be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record
 from watchdog.loading.servers import check_schedule
 
-# What can be said of SSH files by their text alone: importing an SSH library here would slow every start.
+# SSH files are examined by their text alone: importing an SSH library here would slow down every start.
 
 _OPENSSH = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 _MAGIC = b"openssh-key-v1\0"
@@ -73,13 +73,13 @@ USER = re.compile(r"[^\s\-@:/][^\s:/]{0,63}")
 ADDRESS_WITH_PORT = re.compile(r"(.+):([0-9]{1,5})")
 Opens = Callable[[bytes, Secret], bool]
 """Whether a passphrase opens an encrypted private key; takes an SSH library and half a second."""
-LOGINS = ("identity_file", "identity", "agent", "ssh_config")
+LOGIN_METHODS = ("identity_file", "identity", "agent", "ssh_config")
 KEY_BEGINNING = re.compile(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 PUBLIC_KEY = re.compile(rb"\s*(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ ")
 
 
 def check_hosts(root: Record, problems: Problems, opens: Opens | None = None) -> None:
-    """All rules about each host on its own. `opens` tries a passphrase; None leaves that to the first connection."""
+    """Everything about each host alone. `opens` tries a passphrase; None leaves that to the first connection."""
     jumps = {host.get("name"): host.get("jump") for host in root.sections("hosts") if host.get("name")}
     for host in root.sections("hosts"):
         _check_address(host, problems)
@@ -91,8 +91,8 @@ def check_hosts(root: Record, problems: Problems, opens: Opens | None = None) ->
         _check_jump(host, jumps, problems)
         _check_login(host, problems, opens)
         _check_known_hosts(host, problems)
-        check_schedule(host.section("kernel_log"), "a host that hangs is read", problems)
-        check_schedule(host.section("vitals"), "a host that hangs is looked at", problems)
+        check_schedule(host.section("kernel_log"), "a hanging host is read", problems)
+        check_schedule(host.section("vitals"), "a hanging host is examined", problems)
 
 
 def is_host(text: str) -> bool:
@@ -156,7 +156,7 @@ def _is_hop(text: str) -> bool:
 def _check_login(host: Record, problems: Problems, opens: Opens | None) -> None:
     data = read_setting(host.get("identity_file"), host.at("identity_file"), problems, private=True)
     if data is not None:
-        fault = _no_private_key(data) or _locked(data, host)
+        fault = _not_a_private_key(data) or _missing_passphrase(data, host)
         if fault:
             problems.error(host.at("identity_file"), *fault)
         elif host.given("passphrase"):
@@ -170,14 +170,14 @@ def _check_login(host: Record, problems: Problems, opens: Opens | None) -> None:
                 "is not a private key",
                 "give ${credential:NAME} or ${file:/path}, or use identity_file",
             )
-        elif _locked(key, host):
-            problems.error(host.at("identity"), *_locked(key, host))
+        elif _missing_passphrase(key, host):
+            problems.error(host.at("identity"), *_missing_passphrase(key, host))
         elif host.given("passphrase"):
             _check_passphrase(key, host, problems, opens)
-    _check_ways(host, problems)
+    _check_login_methods(host, problems)
 
 
-def _locked(key: bytes, host: Record) -> tuple[str, str] | tuple[()]:
+def _missing_passphrase(key: bytes, host: Record) -> tuple[str, str] | tuple[()]:
     if host.given("passphrase") or not is_encrypted(key):
         return ()
     hint = "give passphrase: ${credential:NAME} or ${file:/path}, or take it off a copy with: ssh-keygen -p"
@@ -190,8 +190,8 @@ def _check_passphrase(key: bytes, host: Record, problems: Problems, opens: Opens
         problems.error(host.at("passphrase"), "does not decrypt the key", "correct it")
 
 
-def _check_ways(host: Record, problems: Problems) -> None:
-    ways = [way for way in LOGINS if host.given(way) and host.get(way) is not False]
+def _check_login_methods(host: Record, problems: Problems) -> None:
+    ways = [way for way in LOGIN_METHODS if host.given(way) and host.get(way) is not False]
     if "identity_file" in ways and "identity" in ways:
         problems.error(host.at("identity"), "identity_file is set too", "remove one of the two")
     if not ways:
@@ -202,7 +202,7 @@ def _check_ways(host: Record, problems: Problems) -> None:
         problems.error(host.at("passphrase"), "there is no key for it to decrypt", "give identity_file, or remove it")
 
 
-def _no_private_key(data: bytes) -> tuple[str, str] | None:
+def _not_a_private_key(data: bytes) -> tuple[str, str] | None:
     if KEY_BEGINNING.match(data):
         return None
     if PUBLIC_KEY.match(data):

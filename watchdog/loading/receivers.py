@@ -1,4 +1,4 @@
-"""Rules about receivers: one address each, one that the delivery library takes, and secrets only in closed files."""
+"""Checks of receivers: one address each, which apprise accepts; and secrets only in files closed to others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from watchdog.loading.servers import web_url_parts
 from watchdog.loading.url_check import UrlCheck
 
 NO_KEYS = ("EMPTY", "none", "dummy", "not-needed", "sk-no-key-required", "no-key", "token-abc123")
-"""What people write as api_key where the server checks none: nothing to hide."""
+"""What people write as api_key where the server does not check it: nothing to hide."""
 SELF_HOSTED = re.compile(r"(?:https?|jsons?|xmls?|forms?|mailtos?|mqtts?|r?syslog)://")
-"""Schemes whose URL is an address of one's own; in most others host and path are the token itself."""
-TELLING_HEADER = re.compile(r"auth|key|token|secret|cookie|passw", re.IGNORECASE)
+"""Schemes whose URL is an ordinary address; in most others host and path are the token itself."""
+SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|passw", re.IGNORECASE)
 LONG_PART = 7
 LONG = 16
 """A path segment or query value of this length may well be a token."""
@@ -47,7 +47,7 @@ def _address_problem(url: str) -> str | None:
 
 
 def check_receiver_urls(root: Record, problems: Problems, check_urls: UrlCheck) -> None:
-    """The delivery library takes each receiver's URL."""
+    """apprise accepts each receiver's URL."""
     asked = [(receiver, url) for receiver in root.sections("receivers") if (url := receiver.get("url")) is not None]
     answers = check_urls([url.reveal() for _, url in asked])
     for (receiver, url), problem in zip(asked, answers, strict=True):
@@ -57,14 +57,14 @@ def check_receiver_urls(root: Record, problems: Problems, check_urls: UrlCheck) 
 
 
 def without_url(problem: str, url: str) -> str:
-    """`problem`, unless it quotes a long part of the URL: that may be secret."""
+    """`problem`, unless it quotes a long part of the URL, which may be secret."""
     _, scheme, rest = url.partition("://")
     parts = [part for part in re.split(r"[/@:?&=#,\s]+", rest if scheme else url) if len(part) >= LONG_PART]
     return "apprise does not accept this URL" if any(part in problem for part in parts) else problem
 
 
 def check_file_mode(root: Record, mode: int | None, problems: Problems) -> None:
-    """A configuration that holds secrets itself is not open to everybody. `mode` None = there is no file."""
+    """A configuration that contains secrets itself is not readable by everyone. `mode` None: it is not a file."""
     if mode is None or not mode & stat.S_IRWXO:
         return
     records = [
@@ -89,7 +89,7 @@ def _is_secret(name: str, text: str) -> bool:
     if name == "api_key":
         return text not in NO_KEYS
     if name.startswith("headers."):
-        return TELLING_HEADER.search(name.removeprefix("headers.")) is not None
+        return SECRET_HEADER.search(name.removeprefix("headers.")) is not None
     if name == "url" or name.startswith("alertmanager"):
         return may_hold_token(text)
     return True

@@ -1,4 +1,4 @@
-"""`${env:NAME}`, `${file:/path}` and `${credential:NAME}` in texts. Messages name the source, never the value."""
+"""`${env:NAME}`, `${file:/path}` and `${credential:NAME}` in values. Messages name the source, never the value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class References:
     def expand(self, text: str, *, secret: bool, lines: bool = False) -> Expanded:
         """Fill in the references of `text`.
 
-        In a setting that is no secret (`secret` false) only `${env:…}` is allowed, as its value may be shown.
+        In a setting that is not a secret only `${env:…}` is allowed, as its value may appear in logs.
         `lines` allows line breaks in the values (private keys).
         """
         parts: list[str] = []
@@ -103,7 +103,7 @@ class References:
         if value is None:
             hint = "set it, or use ${file:/path}"
             raise SettingError(f"{where} is not set", hint, typo=(name, self.environ.keys()))
-        if any("\ud800" <= sign <= "\udfff" for sign in value):
+        if any("\ud800" <= char <= "\udfff" for char in value):
             raise SettingError(f"{where} is not valid UTF-8")
         return where, value
 

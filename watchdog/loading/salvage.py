@@ -1,6 +1,6 @@
-"""What can be taken from a configuration without the rest of it: its receivers, its state directory.
+"""What can be read from a configuration that is not valid: its receivers, its state directory.
 
-A broken configuration still has somebody to tell; a command about the state needs no receiver and no secret.
+A broken configuration still has somebody to alert; a command about the state needs no receiver and no secret.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def salvage_state_dir(data: bytes, file: str, environ: Mapping[str, str] = os.en
 
 
 def _settings(record: Record, name: str) -> ReceiverSettings | None:
-    """The receiver with its address alone: no other setting may keep the news from it."""
+    """The receiver with its address only: a fault in another setting must not silence it."""
     name = record.get("name") or name
     url = record.get("url")
     if isinstance(url, Secret):
@@ -75,7 +75,7 @@ def _listed_each(pieces: Iterable[bytes]) -> Iterator[Node]:
 
 
 def _listed(data: bytes) -> Iterator[Node]:
-    """The entries of the list under the key `receivers`; none if this is no readable YAML."""
+    """The entries of the list under the key `receivers`; none if this is not readable YAML."""
     for key, value in _pairs(data):
         if isinstance(key, Scalar) and key.text == "receivers" and isinstance(value, Items):
             yield from value.items

@@ -1,4 +1,4 @@
-"""One written value → a duration, number, truth value, severity or JSON value; refuses what could be meant two ways."""
+"""One written value → duration, number, boolean, enum, time or JSON value; refuses what is ambiguous."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[wdhms])", re.ASCII)
 MAX_DURATION_S = 3660 * 86400.0
 INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
 REAL = re.compile(r"-?(?:0|[1-9]\d*)?(?:\.\d*)?(?:[eE][-+]?\d{1,4})?", re.ASCII)
-TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-MAYBE_TRUTH = {"on": "true", "yes": "true", "y": "true", "off": "false", "no": "false", "n": "false"}
-NO_NUMBER = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
+BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+AMBIGUOUS_BOOLEANS = {"on": "true", "yes": "true", "y": "true", "off": "false", "no": "false", "n": "false"}
+NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
 
 
 def duration(text: str) -> float:
@@ -62,7 +62,7 @@ SIZE_MEANT = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([kKmMgGtT])(?:i?[bB])?", re.
 
 
 def size(text: str) -> Size:
-    """Bytes from `4GiB`, `512MiB`, `100B`; raises SettingError. `GB` is refused, as it means two sizes."""
+    """Bytes from `4GiB`, `512MiB`, `100B`; raises SettingError. `GB` is refused, as it is ambiguous."""
     if found := SIZE.fullmatch(text):
         return Size(float(found[1]) * SIZES[found[2] or ""])
     meant = SIZE_MEANT.fullmatch(text)
@@ -85,12 +85,12 @@ def integer(node: Scalar) -> int:
     raise SettingError(f"expected a whole number, found {shown(node.text)}")
 
 
-def truth(node: Scalar) -> bool:
-    """`true` or `false`. `on`, `yes` and their like are refused: YAML versions differ about them."""
-    value = TRUTH.get(node.text)
+def boolean(node: Scalar) -> bool:
+    """`true` or `false`. `on`, `yes` and the like are refused, as YAML versions differ about them."""
+    value = BOOLEANS.get(node.text)
     if value is not None and node.plain:
         return value
-    likely = MAYBE_TRUTH.get(node.text.lower()) or (node.text.lower() if value is not None else None)
+    likely = AMBIGUOUS_BOOLEANS.get(node.text.lower()) or (node.text.lower() if value is not None else None)
     raise SettingError(f"expected true or false, found {shown(node.text)}", f"did you mean {likely}?" if likely else "")
 
 
@@ -105,7 +105,7 @@ def clock_time(text: str) -> time:
     return time(int(found[1]), int(found[2]))
 
 
-def moment(text: str) -> datetime:
+def timestamp(text: str) -> datetime:
     """An absolute time like `2026-11-03T22:00+01:00`; raises SettingError, also when the offset from UTC is missing."""
     example = "write it like 2026-11-03T22:00+01:00, or with Z for UTC"
     try:
@@ -134,17 +134,18 @@ def json_scalar(node: Scalar) -> Json:
         return text
     if is_nothing(node):
         return None
-    if text in TRUTH:
-        return TRUTH[text]
-    if text.lower() in MAYBE_TRUTH:
+    if text in BOOLEANS:
+        return BOOLEANS[text]
+    if text.lower() in AMBIGUOUS_BOOLEANS:
         raise SettingError(
-            f"{shown(text)} may mean text or a truth value", f"write {MAYBE_TRUTH[text.lower()]}, or put it in quotes"
+            f"{shown(text)} may mean a text or a boolean",
+            f"write {AMBIGUOUS_BOOLEANS[text.lower()]}, or put it in quotes",
         )
-    if NO_NUMBER.fullmatch(text):
+    if NOT_A_NUMBER.fullmatch(text):
         raise SettingError(f"{shown(text)} is not a JSON number", "put it in quotes if text is meant")
     if INTEGER.fullmatch(text):
         return int(text)
-    if REAL.fullmatch(text) and any(sign.isdigit() for sign in text):
+    if REAL.fullmatch(text) and any(char.isdigit() for char in text):
         value = float(text)
         if math.isinf(value):
             raise SettingError(f"{shown(text)} is too large")
@@ -156,17 +157,17 @@ FROM_TEXT: Mapping[type, Callable[[str], Any]] = {
     float: duration,
     Size: size,
     time: clock_time,
-    datetime: moment,
+    datetime: timestamp,
     ZoneInfo: time_zone,
 }
 ENUM_NAMES = {Severity: "severity", Weekday: "day of the week", HttpMethod: "method"}
-"""What a person calls the words of a closed list."""
+"""What a person calls a member of the enum."""
 
 
 def convert(form: Form, node: Scalar) -> Any:
-    """The value of one written value that is no free text, within its limits; raises SettingError."""
+    """One written value of a form other than free text, within its limits; raises SettingError."""
     if form.type is bool:
-        return truth(node)
+        return boolean(node)
     if form.type in ENUM_NAMES:
         return _word(form.type, node.text)
     value = integer(node) if form.type is int else FROM_TEXT[form.type](node.text)

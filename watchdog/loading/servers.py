@@ -1,4 +1,4 @@
-"""Rules about servers: addresses that can be asked, headers that can be sent, a probe that fits into its interval."""
+"""Checks of servers, and of the sections `alerting`, `heartbeat`, `web` and `standby_of`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record, shown
 from watchdog.loading.scalars import written_duration
 
-# Rules about the web part: a place to listen at, and a token where others can reach it.
+# Web: an address to listen on, and a token where other machines can reach it.
 
 ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+|localhost)):(?P<port>[0-9]{1,5})", re.ASCII)
 HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
@@ -20,7 +20,7 @@ SHORTEST_TOKEN = 16
 
 
 def check_web(root: Record, problems: Problems) -> None:
-    """The address can be listened at, and nobody but this machine's users gets in without a token."""
+    """The address can be listened on, and other machines need a token."""
     if not isinstance(root.values.get("web"), Record):
         return
     web = root.section("web")
@@ -29,7 +29,7 @@ def check_web(root: Record, problems: Problems) -> None:
     if listen is not None and loopback is None:
         problems.error(web.at("listen"), "is not an address and port of this machine", _LISTEN_EXAMPLE)
     if loopback is False and not web.given("token"):
-        hint = "add `token: ${file:web.token}`, or listen at 127.0.0.1"
+        hint = "add `token: ${file:web.token}`, or listen on 127.0.0.1"
         problems.error(web.at("listen"), "is reachable from other machines, so it needs a `token`", hint)
     if isinstance(token, Secret) and len(token.reveal()) < SHORTEST_TOKEN:
         hint = f"use {SHORTEST_TOKEN} characters or more, for example from `openssl rand -hex 16`"
@@ -41,7 +41,7 @@ def check_web(root: Record, problems: Problems) -> None:
 
 
 def _is_loopback(listen: str) -> bool | None:
-    """Whether only this machine can reach `listen`; None if it is no address."""
+    """Whether only this machine can reach `listen`; None if it is not an address."""
     found = ADDRESS.fullmatch(listen)
     if found is None or int(found["port"]) > 65535:
         return None
@@ -53,7 +53,7 @@ def _is_loopback(listen: str) -> bool | None:
         return None
 
 
-# Rules about time: a check must fit into its own interval, and alerting times must make sense together.
+# Times: a check must finish within its interval, and flapping must be detectable.
 
 SHORT_INTERVAL_S = 10.0
 
@@ -62,9 +62,9 @@ NO_OVERLAP = "runs of one check never overlap"
 
 
 def check_schedule(section: Record, effect: str, problems: Problems, *, why: str = NO_OVERLAP) -> None:
-    """`timeout` within `interval`, and `why`; a short interval is said, not refused.
+    """`timeout` is within `interval`, because `why`; a short interval is only a warning.
 
-    `effect` begins the sentence about a default timeout that outlasts a short interval.
+    `effect` is what happens less often where the default timeout is longer than the interval.
     """
     interval_s, timeout_s = section.get("interval_s"), section.get("timeout_s")
     if interval_s is None or timeout_s is None:
@@ -83,7 +83,7 @@ def check_schedule(section: Record, effect: str, problems: Problems, *, why: str
 
 
 def check_alerting(root: Record, problems: Problems) -> None:
-    """The flapping rule can be met, and reminders do not come faster later than first."""
+    """Flapping can be detected."""
     alerting = root.section("alerting")
     window, failures = alerting.get("flap_window"), alerting.get("flap_failures")
     if window is not None and failures is not None and failures > window:
@@ -93,7 +93,7 @@ def check_alerting(root: Record, problems: Problems) -> None:
 
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-OURS = {
+RESERVED = {
     "model": "set `model` of the server",
     "messages": "the prompt is fixed",
     "stream": "set `probe.stream`",
@@ -106,17 +106,17 @@ MANY_TOKENS = 64
 
 
 def check_servers(root: Record, problems: Problems) -> None:
-    """All rules about each server on its own."""
+    """Everything about each server alone."""
     for server in root.sections("servers"):
         _check_base_url(server, problems)
         _check_metrics_url(server, problems)
         _check_tls(server, problems)
         _check_headers(server, problems)
         for key in server.get("extra_body") or {}:
-            if key in OURS:
-                problems.error(server.at("extra_body"), f"`{key}` cannot be set here", OURS[key])
+            if key in RESERVED:
+                problems.error(server.at("extra_body"), f"`{key}` cannot be set here", RESERVED[key])
         probe = server.section("probe")
-        check_schedule(probe, "a server that hangs is asked", problems)
+        check_schedule(probe, "a hanging server is probed", problems)
         if (probe.get("max_tokens") or 0) > MANY_TOKENS:
             problems.warn(probe.at("max_tokens"), "is a lot for a probe and keeps the server busy", "5 prove as much")
 
@@ -138,7 +138,7 @@ def _check_metrics_url(server: Record, problems: Problems) -> None:
 
 
 def split_web_url(record: Record, field: str, problems: Problems) -> SplitResult | None:
-    """The parts of an http(s) URL that is shown in logs, so it may hold no credentials; None after noting problems."""
+    """The parts of an http(s) URL that may appear in logs, so without credentials; None after noting problems."""
     url, place = record.get(field), record.at(field)
     if url is None:
         return None
@@ -196,11 +196,11 @@ def _check_headers(server: Record, problems: Problems) -> None:
             problems.error(place, "is set by api_key too", "remove one of the two")
 
 
-# Rules about the heartbeat: an address that can be used, and a deadline within its interval.
+# Heartbeat: a valid URL, and a timeout within its interval.
 
 
 def check_heartbeat(root: Record, problems: Problems) -> None:
-    """The URL is one of the web, and one beat is over before the next."""
+    """The URL is an http(s) one, and each heartbeat finishes before the next."""
     if not isinstance(root.values.get("heartbeat"), Record):
         return
     heartbeat = root.section("heartbeat")
@@ -212,13 +212,13 @@ def check_heartbeat(root: Record, problems: Problems) -> None:
     check_schedule(heartbeat, "it is sent", problems, why="each heartbeat must finish before the next is sent")
 
 
-# Rules about standing by for another watchdog: an address of the web, with the path that says how it is.
+# Standby: the /healthz URL of the first watchdog.
 
 _STANDBY_EXAMPLE = "write it like http://192.0.2.5:9877/healthz"
 
 
 def check_standby(root: Record, problems: Problems) -> None:
-    """`standby_of` is the /healthz of the first watchdog."""
+    """`standby_of` is a URL with a path."""
     url = root.get("standby_of")
     if url is None:
         return

@@ -1,11 +1,13 @@
-"""Bytes → a tree of nodes that know their line and column. Bounded in size, depth and alias growth; knows no keys.
+"""Bytes → a tree of nodes that know their line and column. Bounded in size, depth and alias growth; does not know keys.
 
-PyYAML gives the events, so no YAML tag is ever turned into an object. The tree is built without recursion, because the
-C parser's own composer recurses and a deeply nested file would end the process.
+PyYAML gives the events, so no YAML tag is ever turned into an object. The tree is built in the same pass, without
+recursion: PyYAML's own composer recurses, so a deeply nested file would crash the process, it has no limits for
+aliases, and it refuses an anchor that is defined twice.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ NOT_PRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00
 
 BRACES = re.compile(r"\$\{([^{}\s'\",]*)\}")
 STAND_INS = re.compile("\\$\ue000([^\ue000\ue001\\s'\",]*)\ue001")
-"""`${…}` is hidden from the parser behind signs of the same width, so that `{url: ${env:URL}}` needs no quotes."""
+"""`${…}` is hidden from the parser behind characters of the same width, so that `{url: ${env:URL}}` needs no quotes."""
 
 FAULTS = (
     ("tab character", "a tab in the indentation", "indent with spaces"),
@@ -60,14 +62,14 @@ FAULTS = (
     ("block end", "a line that does not line up", "start all keys of a section in the same column"),
     ("alphabetic or numeric", "an alias or anchor without a name", "put text that starts with * or & in quotes"),
 )
-"""Words of the parsers → what is wrong, and what to do. In our words, as the pure parser quotes the file."""
+"""Part of a parser's message → what is wrong, what to do. Never its own words: the pure parser quotes the file."""
 
 
 class DocumentError(Exception):
-    """The text is no single bounded YAML document. Never holds text of the file: that may be a secret."""
+    """The text is not one YAML document within the limits. Never quotes the file: that may be a secret."""
 
     def __init__(self, line: int, column: int, problem: str, hint: str = "") -> None:
-        """Say what is wrong and where (both counted from 1; 0 = the file as a whole)."""
+        """`line` and `column` count from 1; 0 means the file as a whole."""
         self.line, self.column, self.problem, self.hint = line, column, problem, hint
         super().__init__(problem)
 
@@ -119,7 +121,7 @@ def is_nothing(node: Node) -> bool:
 
 
 def kind_of(node: Node) -> str:
-    """What a node is, in the words of a person."""
+    """What a node is, for a message."""
     if isinstance(node, Items):
         return "a list"
     if isinstance(node, Entries):
@@ -149,8 +151,9 @@ def read_document(data: bytes) -> Node | None:
 def _decode(data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DocumentError(1, 1, "is UTF-16", "save it as UTF-8")
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode()
     except UnicodeDecodeError as error:
         before, byte = data[: error.start], data[error.start]
     else:
@@ -160,7 +163,7 @@ def _decode(data: bytes) -> str:
         what = f"contains the control character U+{ord(found.group()):04X}"
         raise DocumentError(*_place(text[: found.start()]), what, "remove it")
     # Outside the handler, so that no traceback carries the file's bytes along.
-    raise DocumentError(*_place(before.decode("utf-8-sig")), f"is not UTF-8: byte 0x{byte:02X}", "save it as UTF-8")
+    raise DocumentError(*_place(before.decode()), f"is not UTF-8: byte 0x{byte:02X}", "save it as UTF-8")
 
 
 def _place(before: str) -> Mark:

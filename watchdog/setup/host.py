@@ -20,6 +20,7 @@ from watchdog.setup.prompts import Prompter
 from watchdog.ssh import HostError
 from watchdog.ssh.host_key import OfferedKey, Standing, known_keys, offered_key, pattern, standing
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
+from watchdog.text import duration
 
 CLOCK_S = 5.0
 HOST = re.compile(
@@ -232,9 +233,8 @@ def _report_login(host: HostSettings, seen: Examined, prompter: Prompter) -> Non
     off = abs(seen.offset_s)
     if off - seen.unsure_s > CLOCK_S:
         direction = "ahead of" if seen.offset_s > 0 else "behind"
-        span = f"{off:.0f} s" if off < 90 else f"{off / 60:.0f} minutes"
         prompter.problem(
-            f"{host.name}: its clock is {span} {direction} ours (clock_offset)",
+            f"{host.name}: its clock is {duration(off)} {direction} ours (clock_offset)",
             f"Run on {host.name}: `sudo timedatectl set-ntp true` (first check this machine's own clock).",
             about=f"clock of {host.name}",
         )

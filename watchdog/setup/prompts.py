@@ -9,6 +9,15 @@ import click
 MARKS = {"ok": "green", "note": "cyan", "PROBLEM": "red"}
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is left to do: `about` names the subject, like `host head`."""
+
+    about: str
+    text: str
+    fix: str
+
+
 @dataclass(slots=True)
 class Prompter:
     """Prints and asks. `unattended`: nobody answers, so every question gets its default, and `yes` confirms.
@@ -18,7 +27,7 @@ class Prompter:
 
     unattended: bool
     yes: bool
-    remaining: list[str] = field(default_factory=list)
+    remaining: list[Problem] = field(default_factory=list)
 
     def heading(self, text: str) -> None:
         click.echo(f"\n{click.style(text, bold=True)}")
@@ -39,11 +48,11 @@ class Prompter:
         """Print something that is wrong; with its `fix` it is repeated at the end, unless `about` is cleared."""
         self._print("PROBLEM", text)
         click.echo(f"         → {fix}")
-        self.remaining.append(f"{about}: {text}\n    → {fix}")
+        self.remaining.append(Problem(about, text, fix))
 
     def clear(self, about: str) -> None:
         """Forget the problems reported about `about`."""
-        self.remaining = [entry for entry in self.remaining if not entry.startswith(f"{about}: ")]
+        self.remaining = [problem for problem in self.remaining if problem.about != about]
 
     def ask(self, question: str, default: str = "", *, hidden: bool = False) -> str:
         """The answer to `question`; `default` when unattended or when only Enter is pressed."""
