@@ -122,21 +122,21 @@ async def test_a_newcomer_gets_from_a_url_to_a_delivered_test_alert(tmp_path: Pa
         await terminal.answer("Base URL of your LLM server", f"127.0.0.1:{here.llm.port}")
         await terminal.answer("A machine whose kernel log", f"head=plain@127.0.0.1:{here.host.port}")
         await terminal.answer("Another machine", "")
-        await terminal.answer("Trust it", "y")
-        screen = await terminal.wait_for("Try again, when that is done")
+        await terminal.answer("do you trust it", "y")
+        screen = await terminal.wait_for("Try again when that is done")
         assert "(key_refused)" in screen
         line = re.findall(r"^ +(restrict ssh-ed25519 .*)$", screen, re.MULTILINE)[-1]
         authorized.write_text(line + "\n")
         terminal.type("")
-        screen = await terminal.wait_for(r"sudo usermod -aG systemd-journal plain[\s\S]*Try again, when that is done")
+        screen = await terminal.wait_for(r"sudo usermod -aG systemd-journal plain[\s\S]*Try again when that is done")
         with group.open("r+") as file:  # in place: the machine sees this very file
             text = re.sub(r"^(systemd-journal:.*)$", r"\1,plain", file.read(), flags=re.MULTILINE)
             file.seek(0)
             file.write(text)
         terminal.type("")
-        await terminal.answer("Where do alerts go", f"jsom://127.0.0.1:{here.sink.port}/hook")
+        await terminal.answer("Where should alerts go", f"jsom://127.0.0.1:{here.sink.port}/hook")
         await terminal.wait_for("did you mean `jsons?://`")
-        await terminal.answer("Where do alerts go", here.sink.url())
+        await terminal.answer("Where should alerts go", here.sink.url())
         await terminal.answer("Send a test alert now", "")
         shown, status = await terminal.ended(before)
         assert status == 0, shown
@@ -146,7 +146,7 @@ async def test_a_newcomer_gets_from_a_url_to_a_delivered_test_alert(tmp_path: Pa
         shown, status = await terminal.run(f"inference-watchdog doctor --config {CONFIG}")
         assert status == 1, shown  # no daemon runs yet
         assert "fail " not in shown
-        assert re.search(r"^pass +receiver +phone: took a message", shown, re.MULTILINE)
+        assert re.search(r"^pass +receiver +phone: accepted a message", shown, re.MULTILINE)
         keep("doctor.txt", here.neutral(PROMPT + shown.lstrip().removeprefix(PROMPT)))
         config = here.home / "watchdog"
         modes = {path.name: path.stat().st_mode & 0o777 for path in config.iterdir()}
@@ -273,14 +273,14 @@ async def _init(terminal: Terminal, command: str, fault: Fault, here: Stage) -> 
     done = rf"^{re.escape(PROMPT.rstrip())}\s*\Z"
     for _ in range(8):
         screen = await terminal.wait_for(
-            rf"(Trust it|Try again|Where do alerts go)[^\n]*:\Z|{done}", after=before + len(command)
+            rf"(do you trust it|Try again|Where should alerts go)[^\n]*:\Z|{done}", after=before + len(command)
         )
         last = screen.splitlines()[-1]
-        if "Trust it" in last:
+        if "do you trust it" in last:
             terminal.type(fault.trust)
         elif "Try again" in last:
             terminal.type("n")
-        elif "Where do alerts go" in last:
+        elif "Where should alerts go" in last:
             terminal.type(receivers[asked])
             asked += 1
         else:
