@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from watchdog.chat.connection import trouble_of
+from watchdog.chat.connection import connection_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +46,4 @@ async def http_call(
     except TimeoutError:
         return HttpReply(None, problem=f"no answer within {timeout_s:g} s", timed_out=True)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return HttpReply(None, problem=trouble_of(error)[1])
+        return HttpReply(None, problem=connection_error(error)[1])

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.llama_server import llama_server, tiny_model
 from watchdog.chat import ChatClient
-from watchdog.chat.endpoint import endpoint_of, question
+from watchdog.chat.endpoint import endpoint_of, request_body
 from watchdog.config import ProbeSettings, ServerSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.alone]
@@ -79,7 +79,7 @@ async def test_a_real_server_with_one_slot_and_eight_long_replies_is_busy_and_al
         long = ServerSettings(name="user", base_url=server.url, probe=ProbeSettings(max_tokens=4000))
         deadline = asyncio.get_running_loop().time() + 60
         users = [
-            asyncio.create_task(client.complete(endpoint_of(long), question(long, "tiny", f"user {n}"), deadline))
+            asyncio.create_task(client.complete(endpoint_of(long), request_body(long, "tiny", f"user {n}"), deadline))
             for n in range(8)
         ]
         await asyncio.sleep(1)
@@ -111,7 +111,7 @@ async def test_a_real_server_that_loads_a_larger_model_says_so(models: Path) -> 
             settings = ServerSettings(name="s", base_url=server.url, model="tiny")
             async with ChatClient() as client:
                 while "ok" not in seen:
-                    body = question(settings, "tiny", "n")
+                    body = request_body(settings, "tiny", "n")
                     judged = await client.complete(endpoint_of(settings), body, asyncio.get_running_loop().time() + 20)
                     seen.add(judged.reason.value)
     model.unlink()  # a third of a gigabyte

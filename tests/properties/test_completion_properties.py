@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.llm_server import RESPONSES, expectation, recorded_names
-from watchdog.completion.error_body import complaint_of, reason_of
+from watchdog.completion.error_body import error_body_of, reason_of
 from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.sse import Broken, Done, EventReader
@@ -132,9 +132,9 @@ def test_a_whole_reply_passes_if_and_only_if_it_holds_text(
 @given(st.binary(max_size=300), st.integers(300, 599))
 @settings(max_examples=300, deadline=None)
 def test_any_error_body_gives_a_reason_that_is_no_pass(body: bytes, status: int) -> None:
-    complaint = complaint_of(body)
-    assert reason_of(status, complaint) not in PASSING
-    assert complaint.words.isprintable()
+    error = error_body_of(body)
+    assert reason_of(status, error) not in PASSING
+    assert error.words.isprintable()
 
 
 @given(

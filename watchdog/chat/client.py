@@ -12,7 +12,14 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
-from watchdog.chat.connection import ROAD, Lookup, Road, ThreadPerNameResolver, open_socket, trouble_of
+from watchdog.chat.connection import (
+    TRACE,
+    ConnectionTrace,
+    Lookup,
+    ThreadPerNameResolver,
+    connection_error,
+    open_socket,
+)
 from watchdog.chat.endpoint import Endpoint
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
@@ -116,8 +123,8 @@ class ChatClient:
         Never raises for anything a server or a network does, and never outlives the deadline.
         """
         exchange = _Exchange(deadline)
-        looking = exchange.loop.call_at(deadline - 0.002, exchange.road.look)
-        road = ROAD.set(exchange.road)
+        looking = exchange.loop.call_at(deadline - 0.002, exchange.trace.look)
+        trace = TRACE.set(exchange.trace)
         try:
             async with asyncio.timeout_at(deadline) as exchange.limit:
                 headers = endpoint.headers.copy()
@@ -135,11 +142,11 @@ class ChatClient:
         except TimeoutError:
             return exchange.timed_out(tls=endpoint.base.scheme == "https")
         except _BROKEN as error:
-            reason, detail = trouble_of(error)
+            reason, detail = connection_error(error)
             return unanswered(reason, detail, exchange.elapsed_s)
         finally:
             looking.cancel()
-            ROAD.reset(road)
+            TRACE.reset(trace)
 
     async def fetch(self, endpoint: Endpoint, url: URL, timeout_s: float) -> Fetched:
         """GET `url` with the server's headers; at most 1 MiB, within `timeout_s`. Never raises for a server's fault."""
@@ -155,15 +162,15 @@ class ChatClient:
         except TimeoutError:
             return Fetched(trouble=f"no answer within {timeout_s:.3g} s")
         except _BROKEN as error:
-            return Fetched(trouble=trouble_of(error)[1])
+            return Fetched(trouble=connection_error(error)[1])
 
 
 class _Exchange:
-    """One probe on its way: its clock, its road, and its reply once there is one."""
+    """One probe on its way: its clock, its trace, and its reply once there is one."""
 
     def __init__(self, deadline: float) -> None:
         self.loop = asyncio.get_running_loop()
-        self.road = Road()
+        self.trace = ConnectionTrace()
         self.limit: asyncio.Timeout | None = None
         self._started = self.loop.time()
         self._deadline = deadline
@@ -196,7 +203,7 @@ class _Exchange:
     def timed_out(self, *, tls: bool) -> Judgement:
         if self._reply is not None:
             return self._reply.close(self.elapsed_s, End.DEADLINE)
-        reason, detail = self.road.silence(tls=tls)
+        reason, detail = self.trace.silence(tls=tls)
         return unanswered(reason, detail, self.elapsed_s)
 
 

@@ -16,11 +16,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from watchdog.completion.judgement import one_line
 from watchdog.reasons import ServerReason
 
-ROAD: ContextVar[Road | None] = ContextVar("road", default=None)
-"""The road of the request that runs in this context. Tasks started on its behalf see the same one."""
+TRACE: ContextVar[ConnectionTrace | None] = ContextVar("trace", default=None)
+"""The trace of the request that runs in this context. Tasks started on its behalf see the same one."""
 
 
-class Road:
+class ConnectionTrace:
     """The sockets opened for one request, and what is known about them just before its deadline."""
 
     __slots__ = ("_sockets", "connected", "opened")
@@ -58,15 +58,15 @@ class Road:
 
 
 def open_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current road."""
+    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current trace."""
     opened = socket.socket(address[0], address[1], address[2])
-    road = ROAD.get()
-    if road is not None:
-        road.add(opened)
+    trace = TRACE.get()
+    if trace is not None:
+        trace.add(opened)
     return opened
 
 
-def trouble_of(error: Exception) -> tuple[ServerReason, str]:
+def connection_error(error: Exception) -> tuple[ServerReason, str]:
     """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         found = ServerReason.DNS, f"the name {error.host} does not resolve"

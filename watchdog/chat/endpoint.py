@@ -89,7 +89,7 @@ MAX_COMPLETION_TOKENS = "max_completion_tokens"
 """Only after a 400 that asks for it: Ollama and transformers serve ignore this name and generate without limit."""
 
 
-def question(server: ServerSettings, model: str | None, nonce: str, limit_field: str = MAX_TOKENS) -> bytes:
+def request_body(server: ServerSettings, model: str | None, nonce: str, limit_field: str = MAX_TOKENS) -> bytes:
     """One short chat request as JSON bytes. The nonce stands first, so that no cache in between can answer.
 
     `extra_body` adds keys (for example `chat_template_kwargs`) or, with null, leaves one of ours out; it can change

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 
 from watchdog.chat import ChatClient
-from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, question
+from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
 from watchdog.checks.engine_probe import MetricsLook, Scrape, models_loaded, models_served
 from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
 from watchdog.clock import Clock
@@ -187,7 +187,7 @@ class GenerationCheck:
     async def _ask(self, this: _Round) -> Judgement:
         memory = this.memory
         while True:
-            body = question(self._server, this.model, secrets.token_hex(4), memory.limit_field)
+            body = request_body(self._server, this.model, secrets.token_hex(4), memory.limit_field)
             judgement = await self._client.complete(self._endpoint, body, this.deadline)
             this.attempts.append(judgement)
             if len(this.attempts) >= _MOST_ATTEMPTS or not await self._worth_another(this, judgement):

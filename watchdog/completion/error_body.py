@@ -17,7 +17,7 @@ _MESSAGE_KEYS = ("message", "msg", "error", "detail", "title", "description", "r
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ErrorBody:
     """What a server says is wrong.
 
     `form` tells how it said so: `nested`, `string`, `flat`, `detail`, `bare` (a message and nothing else, as gateways
@@ -40,8 +40,8 @@ class Complaint:
         return one_line(self.message or self.kind)
 
 
-def complaint_in(payload: Json) -> Complaint | None:
-    """The complaint in a JSON value, or None if it is none (for example because it is a normal reply).
+def error_body_in(payload: Json) -> ErrorBody | None:
+    """The error in a JSON value, or None if it holds none (for example because it is a normal reply).
 
     Forms: `{"error": {…}}`, also inside a choice, `{"error": "…", "error_type": …}`, `{"detail": …}` of FastAPI, flat
     `{"object": "error", "message": …}` and `{"code": 500, "msg": …}`, FastChat's `{"text": …, "error_code": 50001}`,
@@ -57,23 +57,23 @@ def complaint_in(payload: Json) -> Complaint | None:
         failed = (c["error"] for c in choices if isinstance(c, dict) and isinstance(c.get("error"), dict))
         return next((_build(error, "nested") for error in failed if error), None)
     if payload.get("detail"):
-        inner = complaint_in(payload["detail"])
-        return inner or Complaint(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")
+        inner = error_body_in(payload["detail"])
+        return inner or ErrorBody(_text(payload["detail"]), _text(payload.get("type")), _code(payload), "detail")
     said = payload.get("errors") or (payload.get("text") if payload.get("error_code") else None)
     if said:
-        return Complaint(_text(said), "", _code(payload), "flat")
+        return ErrorBody(_text(said), "", _code(payload), "flat")
     named = _text(payload.get("message")) and any(payload.get(key) for key in ("type", "code", "status"))
     coded = _code(payload) is not None or payload.get("object") == "error" or error is True
     return _build(payload, "flat") if named or coded else None
 
 
-def _in_error(error: Json, payload: dict[str, Json]) -> Complaint | None:
+def _in_error(error: Json, payload: dict[str, Json]) -> ErrorBody | None:
     if isinstance(error, dict):
         return _build(error, "nested")
     if isinstance(error, list):
-        return Complaint(_text(error), "", _code(payload), "nested")
+        return ErrorBody(_text(error), "", _code(payload), "nested")
     kind = _text(payload.get("error_type") or payload.get("type"))
-    return Complaint(error, kind, _code(payload), "string") if error.strip() else None
+    return ErrorBody(error, kind, _code(payload), "string") if error.strip() else None
 
 
 def _says_nothing(error: Json) -> bool:
@@ -83,26 +83,26 @@ def _says_nothing(error: Json) -> bool:
     return error.get("code") in (0, "0") or not any(_text(value).strip() for value in error.values())
 
 
-def complaint_of(body: bytes) -> Complaint:
-    """The complaint in the body of an error reply; an empty one says nothing."""
+def error_body_of(body: bytes) -> ErrorBody:
+    """The error in the body of an error reply; of an empty body one that says nothing."""
     text = body[: _READ * 4].decode("utf-8", "replace").lstrip("\ufeff").strip()
     if not text:
-        return Complaint()
+        return ErrorBody()
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError):
         payload = None
         if looks_like_html(text):
-            return Complaint(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")
+            return ErrorBody(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")
     if isinstance(payload, str):
-        return Complaint(payload, form="text")
-    found = complaint_in(payload)
+        return ErrorBody(payload, form="text")
+    found = error_body_in(payload)
     if found is None and isinstance(payload, dict):
-        found = bare_complaint(payload)
-    return found or Complaint(text[:_READ], form="text")
+        found = bare_error_body(payload)
+    return found or ErrorBody(text[:_READ], form="text")
 
 
-def bare_complaint(payload: dict[str, Json]) -> Complaint:
+def bare_error_body(payload: dict[str, Json]) -> ErrorBody:
     """What an object says that is no error in any known form: its message, as gateways give it."""
     return _build(payload, "bare")
 
@@ -113,10 +113,10 @@ def looks_like_html(text: str) -> bool:
     return start.startswith(("<!doctype", "<html", "<head", "<body", "<?xml", "<!--")) or "<html" in start
 
 
-def _build(error: dict[str, Json], form: str) -> Complaint:
+def _build(error: dict[str, Json], form: str) -> ErrorBody:
     message = next((text for key in _MESSAGE_KEYS if (text := _text(error.get(key)))), "")
     words = [_text(error.get(key)) for key in ("type", "error_type", "code", "param")]
-    return Complaint(message, " ".join(word for word in words if word), _code(error), form)
+    return ErrorBody(message, " ".join(word for word in words if word), _code(error), form)
 
 
 def _code(error: dict[str, Json]) -> int | None:
@@ -138,7 +138,7 @@ def _text(value: Json) -> str:
     if isinstance(value, str):
         return "" if value in ("None", "null") else value[:_READ]
     if isinstance(value, dict):
-        inner = complaint_in(value)
+        inner = error_body_in(value)
         if inner is not None and inner.message:
             return inner.message
         parts = [part for key in _MESSAGE_KEYS if (part := _text(value.get(key)))]
@@ -197,89 +197,89 @@ _STATUS_BY_KIND = (
 )
 
 
-def reason_of(status: int, complaint: Complaint) -> ServerReason:
-    """The reason that `complaint`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply."""
+def reason_of(status: int, error_body: ErrorBody) -> ServerReason:
+    """The reason that `error_body`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply."""
     if 300 <= status <= 399:
         return ServerReason.NOT_FOUND
     said_in_reply = status < 400
     if said_in_reply:
-        status = complaint.code or _status_by_kind(complaint.kind.lower())
-        if complaint.code is None and complaint.form == "string" and phrases.NO_SUCH_PATH.search(complaint.haystack):
+        status = error_body.code or _status_by_kind(error_body.kind.lower())
+        if error_body.code is None and error_body.form == "string" and phrases.NO_SUCH_PATH.search(error_body.haystack):
             return ServerReason.NOT_FOUND  # LM Studio: "Unexpected endpoint or method. … Returning 200 anyway"
-    elif status == 400 and complaint.code is not None and (complaint.code >= 500 or complaint.code == 429):
-        status = complaint.code  # FastChat says everything under 400, and what it is in the body
+    elif status == 400 and error_body.code is not None and (error_body.code >= 500 or error_body.code == 429):
+        status = error_body.code  # FastChat says everything under 400, and what it is in the body
     if status in (401, 403, 407):
         return ServerReason.AUTH
-    by_words = _by_words(status, complaint)
+    by_words = _by_words(status, error_body)
     if by_words is not None:
         return by_words
-    return _by_status(status, complaint)
+    return _by_status(status, error_body)
 
 
-def wants_other_limit(status: int, complaint: Complaint) -> bool:
+def wants_other_limit(status: int, error_body: ErrorBody) -> bool:
     """Whether the server refuses `max_tokens` and asks for `max_completion_tokens` (OpenAI, LiteLLM)."""
-    return status in (400, 422) and bool(phrases.OTHER_LIMIT.search(complaint.haystack))
+    return status in (400, 422) and bool(phrases.OTHER_LIMIT.search(error_body.haystack))
 
 
-def _by_words(status: int, complaint: Complaint) -> ServerReason | None:
-    words = complaint.haystack
+def _by_words(status: int, error_body: ErrorBody) -> ServerReason | None:
+    words = error_body.haystack
     server_side = status >= 500 or status in (408, 424, 429)
-    found = _whatever_the_status(complaint, words)
+    found = _whatever_the_status(error_body, words)
     if found is not None:
         return found
     if (
         status in _LOADING_STATUS
         and phrases.STILL_LOADING.search(words)
-        and not phrases.LOAD_FAILED.search(complaint.message.lower())
+        and not phrases.LOAD_FAILED.search(error_body.message.lower())
     ):
         found = ServerReason.LOADING
     elif server_side or "crashed" in words:
-        found = _server_side(status, complaint, words)
-    if found is None and complaint.form != "html":
-        found = _our_side(status, complaint, words)
+        found = _server_side(status, error_body, words)
+    if found is None and error_body.form != "html":
+        found = _our_side(status, error_body, words)
     return found
 
 
-def _whatever_the_status(complaint: Complaint, words: str) -> ServerReason | None:
+def _whatever_the_status(error_body: ErrorBody, words: str) -> ServerReason | None:
     if phrases.TUNNEL_DOWN.search(words):
         return ServerReason.UPSTREAM_DOWN
-    if complaint.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
+    if error_body.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
         return ServerReason.ENGINE_DEAD
     return ServerReason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
 
 
-def _server_side(status: int, complaint: Complaint, words: str) -> ServerReason | None:
+def _server_side(status: int, error_body: ErrorBody, words: str) -> ServerReason | None:
     if phrases.ENGINE_DEAD.search(words):
         return ServerReason.ENGINE_DEAD
     if "maximum pending requests" not in words and phrases.UPSTREAM_DOWN.search(words):
         return ServerReason.UPSTREAM_DOWN
     if status in (500, 502, 503) and phrases.TIMED_OUT.search(words):
         return ServerReason.GATEWAY_TIMEOUT
-    if status in (500, 502, 503, 529) and complaint.form != "html" and phrases.AT_CAPACITY.search(words):
+    if status in (500, 502, 503, 529) and error_body.form != "html" and phrases.AT_CAPACITY.search(words):
         return ServerReason.BUSY
     return ServerReason.AUTH if status == 500 and phrases.NO_KEY.search(words) else None
 
 
-def _our_side(status: int, complaint: Complaint, words: str) -> ServerReason | None:
+def _our_side(status: int, error_body: ErrorBody, words: str) -> ServerReason | None:
     if status == 503:
         return ServerReason.UNKNOWN_MODEL if phrases.NONE_LOADED.search(words) else None
     if status >= 500 or status == 429:
         return None
-    if status == 404 and complaint.form == "string" and phrases.HUB_FAILURE.search(words):
+    if status == 404 and error_body.form == "string" and phrases.HUB_FAILURE.search(words):
         return ServerReason.SERVER_ERROR  # mlx-lm: 404 with a string for any failure to load or to generate
     if phrases.NO_SUCH_MODEL.search(words):
         return ServerReason.UNKNOWN_MODEL
     return ServerReason.AUTH if status in (400, 422) and phrases.NO_KEY.search(words) else None
 
 
-def _by_status(status: int, complaint: Complaint) -> ServerReason:
-    if status == 404 and complaint.form == "string" and not phrases.NO_SUCH_PATH.search(complaint.haystack):
+def _by_status(status: int, error_body: ErrorBody) -> ServerReason:
+    if status == 404 and error_body.form == "string" and not phrases.NO_SUCH_PATH.search(error_body.haystack):
         return ServerReason.SERVER_ERROR
     if status == 501:
-        return ServerReason.BAD_REQUEST if complaint.form in ("nested", "flat", "string") else ServerReason.NOT_FOUND
+        return ServerReason.BAD_REQUEST if error_body.form in ("nested", "flat", "string") else ServerReason.NOT_FOUND
     if status == 503:
-        gateways_own = complaint.form in ("html", "text", "none", "bare")
-        no_cause = phrases.NO_CAUSE_GIVEN.search(complaint.message.lower())
+        gateways_own = error_body.form in ("html", "text", "none", "bare")
+        no_cause = phrases.NO_CAUSE_GIVEN.search(error_body.message.lower())
         return ServerReason.UPSTREAM_DOWN if gateways_own or no_cause else ServerReason.SERVER_ERROR
     known = _BY_STATUS.get(status)
     return known or (ServerReason.BAD_REQUEST if status < 500 else ServerReason.SERVER_ERROR)

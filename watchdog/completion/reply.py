@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watchdog.completion.error_body import Complaint, complaint_in
+from watchdog.completion.error_body import ErrorBody, error_body_in
 from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.sse import Broken, Done, EventReader, looks_like_events
-from watchdog.completion.text import Gathered
-from watchdog.completion.verdict import End, StreamFacts, complained, endless, plain_ended, refused, stream_ended
+from watchdog.completion.text import ReplyAccumulator
+from watchdog.completion.verdict import (
+    End,
+    StreamFacts,
+    judge_endless,
+    judge_error_event,
+    judge_plain,
+    judge_status,
+    judge_stream,
+)
 from watchdog.model import Json
 
 BODY_LIMIT_BYTES = 1 << 20
@@ -39,18 +47,18 @@ class Reply:
         self._reader: EventReader | None = None
         self._facts = StreamFacts()
         self._broken = 0
-        self._gathered = Gathered()
-        self._complaint: Complaint | None = None
+        self._accumulator = ReplyAccumulator()
+        self._error_body: ErrorBody | None = None
 
     @property
     def enough(self) -> bool:
         """Whether nothing that could still come would change the judgement: stop reading."""
-        return self._facts.done or self._complaint is not None or self._size > BODY_LIMIT_BYTES
+        return self._facts.done or self._error_body is not None or self._size > BODY_LIMIT_BYTES
 
     @property
     def settled(self) -> bool:
         """Whether the finish has been seen, so that only a usage event or `[DONE]` may still come: do not wait long."""
-        return self._gathered.finish_reason is not None
+        return self._accumulator.finish_reason is not None
 
     def feed(self, at_s: float, data: bytes) -> None:
         """Take the next bytes of the body, arrived `at_s` seconds after the request started."""
@@ -87,13 +95,13 @@ class Reply:
     def _take_all(self, at_s: float, reader: EventReader, data: bytes) -> None:
         for name, event in reader.feed(data):
             self._take(at_s, name, event)
-            if self._facts.done or self._complaint is not None:
+            if self._facts.done or self._error_body is not None:
                 return
 
     def _take(self, at_s: float, name: str, event: Json | Broken | Done) -> None:
         facts = self._facts
         facts.events += 1
-        many = self._gathered.pieces >= _MANY_PIECES or facts.events >= _MANY_EVENTS or self._broken >= _MANY_BROKEN
+        many = self._accumulator.pieces >= _MANY_PIECES or facts.events >= _MANY_EVENTS or self._broken >= _MANY_BROKEN
         if many and self._reader is not None:
             self._reader.skimming = True
         if isinstance(event, Done):
@@ -102,34 +110,34 @@ class Reply:
             facts.broken = facts.broken or one_line(event.text, 120)
             self._broken += 1
         elif isinstance(event, dict):
-            self._complaint = complaint_in(event) or (complaint_in({"error": event}) if name == "error" else None)
-            self._gathered.add(at_s, event, streamed=True)
+            self._error_body = error_body_in(event) or (error_body_in({"error": event}) if name == "error" else None)
+            self._accumulator.add(at_s, event, streamed=True)
         else:
             facts.wrong_type = facts.wrong_type or type(event).__name__
             if name == "error":
-                self._complaint = Complaint(str(event), form="text")
+                self._error_body = ErrorBody(str(event), form="text")
 
     def close(self, at_s: float, end: End) -> Judgement:
         """The judgement of everything fed. `at_s` is when it ended, in seconds since the request started."""
         judged = self._close(end)
-        gathered, streamed = self._gathered, self._reader is not None
-        text, reasoning = gathered.text_and_reasoning()
+        accumulator, streamed = self._accumulator, self._reader is not None
+        text, reasoning = accumulator.text_and_reasoning()
         return replace(
             judged,
             http_status=self._status,
             text=text,
             reasoning=reasoning,
-            finish_reason=gathered.finish_reason,
-            completion_tokens=gathered.completion_tokens,
-            model=gathered.model,
-            ttft_s=gathered.first_at_s if streamed else None,
-            tokens_per_s=gathered.tokens_per_s if streamed else None,
+            finish_reason=accumulator.finish_reason,
+            completion_tokens=accumulator.completion_tokens,
+            model=accumulator.model,
+            ttft_s=accumulator.first_at_s if streamed else None,
+            tokens_per_s=accumulator.tokens_per_s if streamed else None,
             duration_s=at_s,
         )
 
     def _close(self, end: End) -> Judgement:
         if not 200 <= self._status < 300:
-            return refused(self._status, b"".join(self._body), self._location)
+            return judge_status(self._status, b"".join(self._body), self._location)
         if not self._sniffed and self._size <= BODY_LIMIT_BYTES:
             rest = self._sniff(b"", last=True)
             if self._reader is not None:
@@ -137,10 +145,10 @@ class Reply:
         if self._reader is not None and not self.enough:
             for name, event in self._reader.end():
                 self._take(self._last_at_s, name, event)
-        if self._complaint is not None:
-            return complained(self._complaint, self._gathered)
+        if self._error_body is not None:
+            return judge_error_event(self._error_body, self._accumulator)
         if self._size > BODY_LIMIT_BYTES and not self._facts.done:
-            return endless(self._gathered)
+            return judge_endless(self._accumulator)
         if self._reader is not None:
-            return stream_ended(self._gathered, self._facts, self._reader.comments, end)
-        return plain_ended(b"".join(self._body), self._content_type, end, self._gathered, self._last_at_s)
+            return judge_stream(self._accumulator, self._facts, self._reader.comments, end)
+        return judge_plain(b"".join(self._body), self._content_type, end, self._accumulator, self._last_at_s)

@@ -17,7 +17,7 @@ _DEPTH = 8
 _INVISIBLE = ("Cc", "Cf")
 
 
-class Pieces(NamedTuple):
+class MessageText(NamedTuple):
     """Text found in one message or delta; "" where there is none."""
 
     content: str = ""
@@ -26,16 +26,16 @@ class Pieces(NamedTuple):
     calls_tool: bool = False
 
 
-def pieces_of(message: Json) -> Pieces:
+def message_text(message: Json) -> MessageText:
     """Read one `message` or `delta`. Anything of an unexpected type is no text, never an error."""
     if not isinstance(message, dict):
-        return Pieces()
+        return MessageText()
     content, reasoning = _content(message.get("content"))
     found = [text for field in _REASONING_FIELDS if (text := _flatten(message.get(field)))]
     # Engines repeat the same text in several fields: take one, and never a blank one before one with text.
     reasoning += next((text for text in found if not is_blank(text)), found[0] if found else "")
     refusal = message.get("refusal")
-    return Pieces(content, reasoning, refusal if isinstance(refusal, str) else "", _calls_tool(message))
+    return MessageText(content, reasoning, refusal if isinstance(refusal, str) else "", _calls_tool(message))
 
 
 def is_blank(text: str) -> bool:
@@ -133,7 +133,7 @@ _SAYS_LOADING = re.compile(r"llama-swap|\bload(ing)?\b|swapping|starting", re.IG
 _SWAPPER = re.compile(r"llama-swap|loading model", re.IGNORECASE)
 
 
-class Gathered:
+class ReplyAccumulator:
     """Adds up `choices` and `usage` of one payload after the other."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Gathered:
         self.choices_seen += 1
         message = choice.get("delta") or choice.get("message")
         self.wrong_type = self.wrong_type or wrong_type_in(message)
-        found = pieces_of(message)
+        found = message_text(message)
         if isinstance(choice.get("text"), str) and not found.content:
             found = found._replace(content=choice["text"])
         finish = choice.get("finish_reason")
@@ -193,13 +193,13 @@ class Gathered:
         self.first_at_s = at_s if self.first_at_s is None else self.first_at_s
         self.last_at_s = at_s
 
-    def _without_banner(self, found: Pieces) -> Pieces:
+    def _without_banner(self, found: MessageText) -> MessageText:
         # llama-swap writes its own "loading model" banner as reasoning, in chunks without id, object and model.
         if found.reasoning:
             self._banner.append(found.reasoning)
         if _SWAPPER.search(found.content):
             self._banner.append(found.content)
-            return Pieces()
+            return MessageText()
         return found._replace(reasoning="")
 
     @property

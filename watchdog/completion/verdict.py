@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from watchdog.completion.error_body import (
-    Complaint,
-    bare_complaint,
-    complaint_in,
-    complaint_of,
+    ErrorBody,
+    bare_error_body,
+    error_body_in,
+    error_body_of,
     looks_like_html,
     reason_of,
     wants_other_limit,
 )
 from watchdog.completion.judgement import Judgement, one_line
-from watchdog.completion.text import Gathered
+from watchdog.completion.text import ReplyAccumulator
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
 
@@ -42,81 +42,81 @@ class StreamFacts:
     wrong_type: str = ""
 
 
-def refused(status: int, body: bytes, location: str) -> Judgement:
+def judge_status(status: int, body: bytes, location: str) -> Judgement:
     """The judgement of a reply whose status is no success."""
-    complaint = complaint_of(body)
-    reason = reason_of(status, complaint)
-    detail = f"redirects to {one_line(location, 120)}" if location else complaint.words
-    other = wants_other_limit(status, complaint)
+    error_body = error_body_of(body)
+    reason = reason_of(status, error_body)
+    detail = f"redirects to {one_line(location, 120)}" if location else error_body.words
+    other = wants_other_limit(status, error_body)
     return Judgement(reason=reason, alive=reason.row.alive, detail=detail, wants_other_limit=other)
 
 
-def complained(complaint: Complaint, gathered: Gathered) -> Judgement:
+def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator) -> Judgement:
     """The judgement of an error said under HTTP 200, before or after text."""
-    reason = reason_of(200, complaint)
-    alive = True if gathered.has_text else reason.row.alive
-    return Judgement(reason=reason, alive=alive, detail=complaint.words)
+    reason = reason_of(200, error_body)
+    alive = True if accumulator.has_text else reason.row.alive
+    return Judgement(reason=reason, alive=alive, detail=error_body.words)
 
 
-def endless(gathered: Gathered) -> Judgement:
+def judge_endless(accumulator: ReplyAccumulator) -> Judgement:
     """The judgement of a reply that goes on beyond the limit, however much text it holds."""
-    alive = True if gathered.has_text else None
+    alive = True if accumulator.has_text else None
     return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail="the reply goes on beyond 1 MiB")
 
 
-def stream_ended(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
+def judge_stream(accumulator: ReplyAccumulator, facts: StreamFacts, comments: int, end: End) -> Judgement:
     """The judgement of an event stream without an error event. A finish reason ends it, with or without `[DONE]`."""
-    over = facts.done or gathered.finish_reason is not None
-    if over and (gathered.has_text or gathered.finish_reason or gathered.completion_tokens):
-        return ended(gathered)
-    if gathered.has_text:
+    over = facts.done or accumulator.finish_reason is not None
+    if over and (accumulator.has_text or accumulator.finish_reason or accumulator.completion_tokens):
+        return judge_finished(accumulator)
+    if accumulator.has_text:
         reason = ServerReason.STALLED if end is End.DEADLINE else ServerReason.TRUNCATED
         return Judgement(reason=reason, alive=True, detail="no finish_reason and no [DONE] followed the text")
-    if gathered.banner_says_loading:
+    if accumulator.banner_says_loading:
         return Judgement(reason=ServerReason.LOADING, alive=False, detail="only a model swapper's loading banner came")
-    return _without_tokens(gathered, facts, comments, end)
+    return _without_tokens(accumulator, facts, comments, end)
 
 
-def _without_tokens(gathered: Gathered, facts: StreamFacts, comments: int, end: End) -> Judgement:
+def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments: int, end: End) -> Judgement:
     opened = f"the stream opened with {facts.events} events and {comments} comments but no token, "
     if end is End.DEADLINE and not facts.done:
         return Judgement(reason=ServerReason.NO_TOKEN, detail=opened + "then silence")
-    if gathered.choices_seen == 0 and (facts.broken or facts.wrong_type):
+    if accumulator.choices_seen == 0 and (facts.broken or facts.wrong_type):
         what = f"no JSON in the stream: {facts.broken}" if facts.broken else f"a {facts.wrong_type} in the stream"
         return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=what)
     how = "then [DONE] without finish_reason: interrupted" if facts.done else "then it was closed"
     return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail=opened + how)
 
 
-def plain_ended(body: bytes, content_type: str, end: End, gathered: Gathered, at_s: float) -> Judgement:
-    """The judgement of a reply that is no event stream; adds its text to `gathered`."""
+def judge_plain(body: bytes, content_type: str, end: End, accumulator: ReplyAccumulator, at_s: float) -> Judgement:
+    """The judgement of a reply that is no event stream; adds its text to `accumulator`."""
     try:
         payload = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return _no_json(body, end) if body.strip() else _blank(content_type, end)
     if isinstance(payload, dict):
-        gathered.add(at_s, payload, streamed=False)
-    complaint = complaint_in(payload)
-    if complaint is not None:
-        return complained(complaint, gathered)
+        accumulator.add(at_s, payload, streamed=False)
+    error_body = error_body_in(payload)
+    if error_body is not None:
+        return judge_error_event(error_body, accumulator)
     if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list):
         return _no_completion(payload)
-    if not gathered.has_text:
-        if gathered.wrong_type:
+    if not accumulator.has_text:
+        if accumulator.wrong_type:
             return Judgement(
-                reason=ServerReason.MALFORMED, alive=False, detail=f"the reply holds {gathered.wrong_type}"
+                reason=ServerReason.MALFORMED, alive=False, detail=f"the reply holds {accumulator.wrong_type}"
             )
-        if not gathered.completion_tokens and _no_message(payload["choices"]):
+        if not accumulator.completion_tokens and _no_message(payload["choices"]):
             return Judgement(reason=ServerReason.EMPTY, alive=False, detail="no choice of the reply holds a message")
-    return ended(gathered)
+    return judge_finished(accumulator)
 
 
 def _no_completion(payload: Json) -> Judgement:
     if isinstance(payload, dict):
-        complaint = bare_complaint(payload)  # a gateway's own words, under 200
-        reason = reason_of(200, complaint)
-        if complaint.message and reason is not ServerReason.SERVER_ERROR:
-            return Judgement(reason=reason, alive=reason.row.alive, detail=complaint.words)
+        error_body = bare_error_body(payload)  # a gateway's own words, under 200
+        reason = reason_of(200, error_body)
+        if error_body.message and reason is not ServerReason.SERVER_ERROR:
+            return Judgement(reason=reason, alive=reason.row.alive, detail=error_body.words)
     what = "an object without choices" if isinstance(payload, dict) else f"a JSON {type(payload).__name__}"
     return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=f"the reply is {what}")
 
@@ -140,7 +140,7 @@ def _blank(content_type: str, end: End) -> Judgement:
 def _no_json(body: bytes, end: End) -> Judgement:
     text = body[:4096].decode("utf-8", "replace").lstrip("\ufeff").strip()
     if looks_like_html(text):
-        return Judgement(reason=ServerReason.MALFORMED, detail="HTTP 200 with a web page: " + complaint_of(body).words)
+        return Judgement(reason=ServerReason.MALFORMED, detail="HTTP 200 with a web page: " + error_body_of(body).words)
     if end is End.DEADLINE:
         return Judgement(reason=ServerReason.NO_TOKEN, detail=f"the body stopped after {len(body)} bytes")
     alive = False if text.startswith(("{", "[")) else None
@@ -148,17 +148,19 @@ def _no_json(body: bytes, end: End) -> Judgement:
     return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail=f"the reply is {what}: {one_line(text, 120)}")
 
 
-def ended(gathered: Gathered) -> Judgement:
+def judge_finished(accumulator: ReplyAccumulator) -> Judgement:
     """The judgement of a reply that came to its end: text, or which kind of none."""
-    finish, tokens = gathered.finish_reason, gathered.completion_tokens
+    finish, tokens = accumulator.finish_reason, accumulator.completion_tokens
     if finish in _ERROR_FINISHES:
-        return Judgement(reason=ServerReason.SERVER_ERROR, alive=gathered.has_text, detail=f"finish_reason is {finish}")
-    if gathered.has_text:
-        return Judgement(reason=ServerReason.GARBAGE if gathered.is_garbage else ServerReason.OK, alive=True)
+        return Judgement(
+            reason=ServerReason.SERVER_ERROR, alive=accumulator.has_text, detail=f"finish_reason is {finish}"
+        )
+    if accumulator.has_text:
+        return Judgement(reason=ServerReason.GARBAGE if accumulator.is_garbage else ServerReason.OK, alive=True)
     counted = "no token count" if tokens is None else f"{tokens} tokens counted"
     detail = f"finish_reason {one_line(finish, 40) if finish else 'missing'}, {counted}, no text"
     # The end token is a token, whether or not the server counts it.
-    if finish in _STOP_FINISHES and (tokens or 0) <= 1 and gathered.pieces <= 1:
+    if finish in _STOP_FINISHES and (tokens or 0) <= 1 and accumulator.pieces <= 1:
         return Judgement(reason=ServerReason.INSTANT_STOP, alive=True, detail=detail)
     nothing = tokens == 0 or (tokens is None and finish in (None, "load"))
     return Judgement(reason=ServerReason.EMPTY, alive=False if nothing else None, detail=detail)

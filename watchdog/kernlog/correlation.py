@@ -68,7 +68,7 @@ class Records:
 # What follows a PCIe error record about the same device within seconds belongs to it: one trouble is one alert.
 
 RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})
-AFTERMATH = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
+FOLLOW_UPS = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
 WITHIN_S = 10.0
 """Recovery of a device waits up to some seconds for its link."""
 KEPT = 32
@@ -79,7 +79,7 @@ _WORDS = {
 }
 
 
-class Aftermath:
+class PcieFollowUps:
     """The newest record of each device, kept between batches of lines as JSON: `{device: [kind, at, summary]}`."""
 
     def __init__(self, stored: Json = None) -> None:
@@ -102,7 +102,7 @@ class Aftermath:
             self._records[device] = (finding.kind, at, finding.summary)
             while len(self._records) > KEPT:
                 self._records.pop(next(iter(self._records)))
-        if finding.kind not in AFTERMATH or device not in self._records:
+        if finding.kind not in FOLLOW_UPS or device not in self._records:
             return finding, ""
         kind, since, summary = self._records[device]
         if not -1.0 <= at - since <= WITHIN_S:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.correlation import Aftermath, Bursts, Records
+from watchdog.kernlog.correlation import Bursts, PcieFollowUps, Records
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.kinds import KERNEL_LOG
@@ -80,7 +80,7 @@ def observations(
     """
     stored = memory if isinstance(memory, Mapping) else {}
     groups: dict[tuple[str, str], _Group] = {}
-    bursts, aftermath = Bursts(stored.get("bursts")), Aftermath(stored.get("pcie"))
+    bursts, follow_ups = Bursts(stored.get("bursts")), PcieFollowUps(stored.get("pcie"))
     records = Records()
     old: list[tuple[KernelLine, Finding]] = []
     suppressed = False
@@ -96,14 +96,14 @@ def observations(
             old.append((line, finding))
             continue
         at = line.at if line.at is not None else now
-        finding, also = aftermath.join(finding, at)
+        finding, also = follow_ups.join(finding, at)
         group = _group(groups, finding)
         if group is not None:
             group.add(line, finding, _severity(finding, matcher, bursts, at), f"{host} kernel", also)
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)
-    return tuple(found), {"bursts": bursts.remembered(), "pcie": aftermath.remembered()}
+    return tuple(found), {"bursts": bursts.remembered(), "pcie": follow_ups.remembered()}
 
 
 def _is_history(line: KernelLine, now: float) -> bool:
