@@ -24,7 +24,7 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -48,7 +48,7 @@ MARKS = "not slow and not real and not alone"
 AT_LEAST = 4  # mutants of each group, where the sample is big enough
 
 # A mutant meets a few tests of many kinds first, and more of those that reach it only if it survives them.
-BATCHES = ((60, 15.0), (240, 25.0))  # how many tests, and for how long together, in seconds
+BATCHES = ((60, 15.0), (600, 25.0), (600, 25.0))  # how many tests, and for how long together, in seconds
 TIMEOUT_S = 60.0
 SLOW_IMPORTS = ("aiohttp", "aiohttp.web", "asyncssh", "prometheus_client", "structlog")
 MAP_TIMEOUT_S = 900.0
@@ -82,22 +82,35 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ReachMap:
-    """Which passing tests reach which lines, and how long each takes."""
+    """Which passing tests reach which lines, and how long each takes.
+
+    A line that a test file reaches while it is collected has that file's name among its tests; those of `unseen` reach
+    no line that we know of.
+    """
 
     seconds: dict[str, float]
     reach: dict[str, dict[int, set[str]]]
+    unseen: set[str]
 
     def tiers(self, mutant: Mutant, importers: Mapping[str, set[str]]) -> list[set[str]]:
         """Tests that may notice the mutant, the likeliest first."""
         lines = self.reach.get(mutant.file, {})
         if mutant.mutation.called:
             first, last = mutant.mutation.lines
-            return [
-                lines.get(mutant.mutation.line) or set().union(*(lines.get(at, ()) for at in range(first, last + 1)))
-            ]
-        # What is set at import is used anywhere: in its own module first, else where that is imported.
-        users = [self.reach.get(user, {}) for user in sorted(importers[mutant.file])]
-        return [set().union(*lines.values()), set().union(*(tests for user in users for tests in user.values()))]
+            found = lines.get(mutant.mutation.line) or _all(lines.get(at, set()) for at in range(first, last + 1))
+            direct = [found & self.seconds.keys()]
+        else:  # what is set at import is used anywhere: in its own module first, else where that is imported
+            found = _all(lines.values())
+            users = [self.reach.get(user, {}) for user in sorted(importers[mutant.file])]
+            direct = [found & self.seconds.keys(), _all(_all(user.values()) for user in users) & self.seconds.keys()]
+        # A fixture of a whole module, or a cache, is filled in one test and judged in others of its file; and what a
+        # test reaches in a process of its own is not seen.
+        files = {_file_of(test) for test in found}
+        return [*direct, {test for test in self.seconds if _file_of(test) in files}, self.unseen]
+
+
+def _all(sets: Iterable[set[str]]) -> set[str]:
+    return set().union(*sets)
 
 
 # Forks
@@ -429,35 +442,38 @@ def learned(slots: Sequence[Slot], tree: str) -> ReachMap:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(_learn(slots)))
     data = json.loads(kept.read_text())
-    tests = list(data["seconds"])
+    tests = data["tests"]
     reach = {
         file: {int(line): {tests[at] for at in numbers} for line, numbers in lines.items()}
         for file, lines in data["reach"].items()
     }
-    return ReachMap(data["seconds"], reach)
+    seen = _all(_all(lines.values()) for lines in reach.values())
+    return ReachMap(data["seconds"], reach, data["seconds"].keys() - seen)
 
 
 def _learn(slots: Sequence[Slot]) -> dict[str, Any]:
     files = sorted((path for place in TESTS for path in (ROOT / place).glob("test_*.py")), key=lambda path: path.name)
-    tasks = deque(Task(str(f.relative_to(ROOT)), (str(f.relative_to(ROOT)),), timeout_s=MAP_TIMEOUT_S) for f in files)
+    names = [str(path.relative_to(ROOT)) for path in files]
+    tasks = deque(Task(name, (name,), timeout_s=MAP_TIMEOUT_S) for name in names)
     seconds: dict[str, float] = {}
     reach: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     began = time.monotonic()
     for done, (task, outcome, slot) in enumerate(forked(tasks, slots), start=1):
         failed = outcome.recorded.get("failed", [])
-        left_out = {*failed, *outcome.recorded.get("skipped", ()), ""}
+        left_out = {*failed, *outcome.recorded.get("skipped", ())}
         seconds |= {test: took for test, took in outcome.recorded.get("seconds", {}).items() if test not in left_out}
         for file, lines in outcome.recorded.get("reach", {}).items():
             for line, tests in lines.items():
-                reach[file][line].update(set(tests) - left_out)
+                reach[file][line].update(test if test in seconds else task.name for test in tests)
         note = f"  {len(failed)} failed and are left out" if failed else ""
         if outcome.status not in {0, 1, 5}:
             note = f"  ended with {outcome.status}:\n{slot.log()[-2000:]}"
         _progress(f"[{done:3}/{len(files)}] {time.monotonic() - began:4.0f} s  {task.name}{note}")
         for test in failed:
             _progress(f"          {test}")
-    number = {test: at for at, test in enumerate(seconds)}
+    number = {test: at for at, test in enumerate([*seconds, *names])}
     return {
+        "tests": list(number),
         "seconds": seconds,
         "reach": {
             file: {line: [number[test] for test in sorted(tests)] for line, tests in lines.items() if tests}

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.mutants import allotted, batches, importers
+from tests.mutants import Mutant, ReachMap, allotted, batches, importers
 from tests.support.mutations import mutations
 
 
@@ -158,3 +158,20 @@ def test_who_imports_a_module_is_found_also_by_way_of_its_package() -> None:
     assert found["watchdog/a/b.py"] == {"watchdog/a/__init__.py", "watchdog/d.py"}
     assert found["watchdog/d.py"] == {"watchdog/e.py"}
     assert found["watchdog/e.py"] == set()
+
+
+def test_tests_that_may_notice_come_by_how_likely_they_do() -> None:
+    source = "LIMIT = 3\n\ndef f(a):\n    if a > LIMIT:\n        return a\n"
+    reached = ReachMap(
+        seconds=dict.fromkeys(["a.py::x", "a.py::y", "b.py::z", "c.py::own_process"], 0.1),
+        reach={
+            "watchdog/m.py": {1: {"a.py", "b.py"}, 4: {"a.py::x", "b.py"}},
+            "watchdog/user.py": {9: {"b.py::z"}},
+        },
+        unseen={"c.py::own_process"},
+    )
+    limit, condition, *_ = (Mutant("watchdog/m.py", "m", found, *found.shown(source)) for found in mutations(source))
+    users = {"watchdog/m.py": {"watchdog/user.py"}}
+    everything = {"a.py::x", "a.py::y", "b.py::z"}
+    assert reached.tiers(limit, users) == [{"a.py::x"}, {"b.py::z"}, everything, {"c.py::own_process"}]
+    assert reached.tiers(condition, users) == [{"a.py::x"}, everything, {"c.py::own_process"}]
