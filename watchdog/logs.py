@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines, or readable ones on a terminal; secrets are taken out of every line at any level."""
+"""Structured logs: JSON lines, or readable ones on a terminal; secrets are removed from every line at any level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIDDEN = "…"
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
 FILES_KEPT = 3
 SHORTEST_SECRET = 4
-"""Shorter secrets are not searched for: they would blank out half of every line."""
+"""Shorter secrets are left alone: hiding them would blank out half of every line."""
 
 
 def configure(
@@ -40,13 +40,17 @@ def configure(
     """
     stream = stream or sys.stderr
     as_json = (file is not None or not stream.isatty()) if json is None else json
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    )
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        Redactor(secrets),
+        LogRedactor(secrets),
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -71,10 +75,10 @@ def configure(
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def write_crashes_down() -> Callable[..., None]:
-    """Send what would end the process with a traceback on standard error to the log; returns a way to complain there.
+def log_crashes() -> Callable[..., None]:
+    """Log an uncaught exception instead of printing it; returns a function that logs why the daemon did not start.
 
-    For service managers that let standard error grow for ever.
+    For service managers that let standard error grow without bound.
     """
     log = structlog.get_logger("daemon")
 
@@ -90,7 +94,7 @@ def write_crashes_down() -> Callable[..., None]:
 
 
 class _File(RotatingFileHandler):
-    """A log file of bounded size, closed to others. launchd lets a log grow for ever and never reopens it."""
+    """A log file of bounded size, readable by us only. launchd lets a log grow without bound and never reopens it."""
 
     def __init__(self, path: Path) -> None:
         """Open `path`, and make its folder if need be."""
@@ -102,7 +106,7 @@ class _File(RotatingFileHandler):
         return os.fdopen(descriptor, "a", encoding="utf-8")
 
 
-class Redactor:
+class LogRedactor:
     """A structlog processor that replaces every configured secret, wherever in the line it occurs."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:

@@ -26,10 +26,10 @@ TOGETHER_S = 0.25
 for one probe at a time spends more on waking up than on probing."""
 
 LIVE_RESTART_S = 30.0
-"""A live part that ended by a bug of ours is started again after this long."""
+"""A live stream that ended by a bug of ours is started again after this long."""
 
 OVERDUE_GRACE_S = 60.0
-"""What a run's results may take on their way into the store before a check counts as stuck."""
+"""How long a run's results may take to reach the store before a check counts as stuck."""
 
 Take = Callable[[str, CheckResult], Awaitable[None]]
 Memory = Callable[[str], Json | None]
@@ -45,7 +45,7 @@ class Live(Protocol):
         ...
 
     async def follow(self, commit: Callable[[CheckResult], Awaitable[None]], memory: Json | None) -> None:
-        """Hand each piece of news to `commit`, for ever."""
+        """Hand each new result to `commit`; never returns."""
         ...
 
 
@@ -62,18 +62,13 @@ class Scheduler:
         self._take = take
         self._memory = memory
         self._tasks: dict[str, tuple[Check, tuple[asyncio.Task[None], ...]]] = {}
-        self._started = asyncio.Event()
         self._failed: asyncio.Future[None] | None = None
         self._report_health_of: set[str] = set()
         self.last_completed_at: dict[str, float] = {}
         """Check key → monotonic seconds of its last completed run; what the heartbeat looks at."""
         self._since: dict[str, float] = {}
-        self._naps: dict[str, asyncio.Task[None]] = {}
-        self._run_earlier_at: dict[str, float] = {}
-
-    async def wait_first_start(self) -> None:
-        """Return once the first check has been started."""
-        await self._started.wait()
+        self._sleeps: dict[str, asyncio.Task[None]] = {}
+        self._wanted_at: dict[str, float] = {}
 
     def unfinished(self) -> tuple[str, ...]:
         """Keys of the checks that have not completed a run since they were started."""
@@ -113,23 +108,23 @@ class Scheduler:
             self._tasks[check.key] = (check, tuple(running))
 
     def round_now(self) -> None:
-        """Run every check now (spread a little), as after a sleep. What runs already runs once more when it is over."""
+        """Run every check now (spread a little), as after a sleep. A check that is running runs again afterwards."""
         now = self._clock.monotonic()
         for position, (key, (check, _)) in enumerate(self._tasks.items()):
-            self._run_earlier_at[key] = now + _spread_s(position, check.interval_s / len(self._tasks))
-            if key in self._naps:
-                self._naps[key].cancel()
+            self._wanted_at[key] = now + _spread_s(position, check.interval_s / len(self._tasks))
+            if key in self._sleeps:
+                self._sleeps[key].cancel()
 
     def run_soon(self, keys: Iterable[str]) -> None:
-        """Run these checks now, before their turn. What runs already runs once more when it is over."""
+        """Run these checks now, before their turn. A check that is running runs again afterwards."""
         for key in keys:
             if key in self._tasks:
-                self._run_earlier_at[key] = self._clock.monotonic()
-            if key in self._naps:
-                self._naps[key].cancel()
+                self._wanted_at[key] = self._clock.monotonic()
+            if key in self._sleeps:
+                self._sleeps[key].cancel()
 
     async def run(self) -> None:
-        """Wait for ever. A check's loop that ends by an exception of ours ends this with the same exception."""
+        """Run until cancelled. Raises what a check's loop raises by a bug of ours."""
         self._failed = asyncio.get_running_loop().create_future()
         for task in self._all_tasks():
             task.add_done_callback(self._note_failure)
@@ -165,7 +160,6 @@ class Scheduler:
     async def _loop(self, check: Check, planned: float) -> None:
         while True:
             planned = await self._due(check.key, planned)
-            self._started.set()
             await self.run_once(check)
             now = self._clock.monotonic()
             self.last_completed_at[check.key] = now
@@ -177,21 +171,21 @@ class Scheduler:
     async def _due(self, key: str, planned: float) -> float:
         """Wait for the planned start, or the earlier one that `round_now` asks for; returns when it was due."""
         while True:
-            planned = min(planned, self._run_earlier_at.pop(key, planned))
+            planned = min(planned, self._wanted_at.pop(key, planned))
             left_s = planned - self._clock.monotonic()
-            nap = asyncio.create_task(self._clock.sleep(left_s))
-            self._naps[key] = nap
+            sleep = asyncio.create_task(self._clock.sleep(left_s))
+            self._sleeps[key] = sleep
             try:
-                await nap
+                await sleep
             except asyncio.CancelledError:
                 current = asyncio.current_task()
                 if current is None or current.cancelling():
                     raise
-                # only the nap was cancelled: the check is wanted earlier
+                # only the sleep was cancelled: the check is wanted earlier
             else:
                 return planned
             finally:
-                self._naps.pop(key, None)
+                self._sleeps.pop(key, None)
 
     async def run_once(self, check: Check) -> CheckResult:
         """Run `check` now and hand its result on; returns that result, also when the check itself had a bug."""
@@ -243,6 +237,6 @@ def _no_bug(key: str, now: float) -> Observation:
         verdict=Verdict.PASS,
         reason=OwnReason.OK,
         severity=Severity.WARN,
-        summary=f"the check {key} runs",
+        summary=f"the check {key} runs again",
         at=now,
     )

@@ -1,7 +1,7 @@
-"""What systemd is told: ready, reloading, stopping, and that the checks still go on (sd_notify(3)).
+"""What systemd is told: ready, reloading, stopping, and that the checks still make progress (sd_notify(3)).
 
-One datagram per message on `$NOTIFY_SOCKET`; where that is not set (launchd, a terminal) nothing is said. The
-keep-alive is fed only while the checks make progress: a daemon whose loop turns but whose checks are stuck is
+One datagram per message on `$NOTIFY_SOCKET`; where that is not set (launchd, a terminal) nothing is sent. The
+keep-alive is sent only while the checks make progress: a daemon whose event loop runs but whose checks are stuck is
 restarted.
 """
 
@@ -23,7 +23,7 @@ from watchdog.model import CheckProgress
 log = structlog.get_logger("service_manager")
 
 FIRST_PASS_PATIENCE_S = 30.0
-"""The daemon is called ready at the latest after this: a hung server may not hold up the boot of its watchdog."""
+"""The daemon reports ready after this at the latest: a hung server must not hold up the boot of its watchdog."""
 LOOK_S = 0.1
 _COUNT = "failed-starts.json"
 FEEDS_PER_LIMIT = 3.0
@@ -39,17 +39,17 @@ class ServiceManager:
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._is_ready = False
         self.keep_alive_s = _keep_alive_s(environ)
-        """Seconds between two feedings; None: systemd does not watch us."""
+        """Seconds between two keep-alives; None: systemd does not watch us."""
 
     def ready(self, status: str) -> None:
         """The start, or a reload, is complete; `status` is shown by `systemctl status`."""
         self._is_ready = True
-        self._say("READY=1", f"STATUS={status}")
+        self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
         """A reload begins; `reloaded` must follow. The time is needed by systemd 253 and newer (Type=notify-reload)."""
         if self._is_ready:
-            self._say("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * 1e6)}")
+            self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * 1e6)}")
 
     def reloaded(self, status: str) -> None:
         """The reload has ended, well or not. Before the first `ready` it is too early to say so."""
@@ -58,10 +58,10 @@ class ServiceManager:
 
     def stopping(self) -> None:
         """The daemon is about to end."""
-        self._say("STOPPING=1", "STATUS=Stopping.")
+        self._send("STOPPING=1", "STATUS=Stopping.")
 
     async def attend(self, progress: CheckProgress, on_ready: Callable[[], str]) -> None:
-        """Say ready after the first pass, then feed the watchdog as long as there is progress.
+        """Report ready after the first pass, then send keep-alives as long as there is progress.
 
         `on_ready` is called when the first pass is over and returns the status line. Returns only if systemd does not
         watch us.
@@ -73,7 +73,7 @@ class ServiceManager:
             if late:
                 log.error("no_progress", checks=late, advice="The service manager will restart this daemon.")
             else:
-                self._say("WATCHDOG=1")
+                self._send("WATCHDOG=1")
             await self._clock.sleep(self.keep_alive_s)
 
     async def _first_pass(self, progress: CheckProgress) -> None:
@@ -84,8 +84,8 @@ class ServiceManager:
                 return
             await self._clock.sleep(LOOK_S)
 
-    def _say(self, *fields: str) -> None:
-        """Send one message. A service manager that does not listen never stops the watching."""
+    def _send(self, *fields: str) -> None:
+        """Send one message. A service manager that does not listen never stops us."""
         if not self._address:
             return
         # A leading @ stands for the NUL of Linux's abstract sockets.
@@ -95,11 +95,11 @@ class ServiceManager:
                 sender.setblocking(False)
                 sender.sendto("\n".join(fields).encode(), address)
         except OSError as error:
-            log.warning("service_manager_unheard", said=fields[0], error=str(error))
+            log.warning("service_manager_unreachable", message=fields[0], error=str(error))
 
 
 def _keep_alive_s(environ: Mapping[str, str]) -> float | None:
-    """Seconds between feedings, from `$WATCHDOG_USEC`; None if that is not meant for this process."""
+    """Seconds between keep-alives, from `$WATCHDOG_USEC`; None if that is not meant for this process."""
     meant_for = environ.get("WATCHDOG_PID", "")
     limit = environ.get("WATCHDOG_USEC", "")
     if not limit.isascii() or not limit.isdigit() or int(limit) == 0 or meant_for not in ("", str(os.getpid())):
@@ -109,15 +109,15 @@ def _keep_alive_s(environ: Mapping[str, str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    """Counts starts that never became ready: `Restart=always` would hide them for ever.
+    """Counts starts that never became ready: `Restart=always` would hide them.
 
     (systemd runs OnFailure= only when it gives up restarting, see Restart= in systemd.service(5).) The count is one
     small file in the unit's RuntimeDirectory=, which outlives a restart and needs no disk. Writing raises OSError.
     """
 
     directory: Path | None
-    told_from: int = 3
-    told_again_s: float = 3600.0
+    notify_from: int = 3
+    notify_again_s: float = 3600.0
 
     @classmethod
     def of_this_service(cls, environ: Mapping[str, str] = os.environ) -> FailedStarts:
@@ -131,12 +131,12 @@ class FailedStarts:
         self._write(count + 1, ending, told_at)
 
     def due(self, now: float) -> tuple[int, str] | None:
-        """The count and how the last one ended, if somebody should be told now; else None. `now` is Unix seconds."""
+        """The count and how the last one ended, if it is time to notify somebody; else None. `now` is Unix seconds."""
         count, ending, told_at = self._read()
-        return (count, ending) if count >= self.told_from and not 0 <= now - told_at < self.told_again_s else None
+        return (count, ending) if count >= self.notify_from and not 0 <= now - told_at < self.notify_again_s else None
 
-    def told(self, now: float) -> None:
-        """Somebody was told at `now`."""
+    def mark_notified(self, now: float) -> None:
+        """Somebody was notified at `now`."""
         count, ending, _ = self._read()
         self._write(count, ending, now)
 

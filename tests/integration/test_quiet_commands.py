@@ -160,7 +160,7 @@ async def test_a_value_that_may_still_turn_up_is_taken_and_the_doubt_is_said(
     async with Station(tmp_path) as station:
         await watching(station)
         assert run("silence", "--state-dir", str(tmp_path), "--for", "1h", "--reason", "x", label) == 0
-        assert f"nothing with {label} was seen so far" in capsys.readouterr().err
+        assert f"nothing with {label} has been seen so far" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("label", ["kind=pcie.aer.fatal", "kind=pcie.*", "kind=host.rebooted", "key=generation/*"])

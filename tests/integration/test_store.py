@@ -82,7 +82,7 @@ async def damaged_in_the_middle(state_dir: Path) -> None:
 
 async def test_a_damaged_database_is_told_in_plain_words_whatever_is_read(tmp_path: Path) -> None:
     await damaged_in_the_middle(tmp_path)
-    with pytest.raises(StoreError, match=r"state\.db is damaged .* Start the daemon anew"):  # noqa: SIM117 - all of it
+    with pytest.raises(StoreError, match=r"state\.db is damaged .* Restart the daemon"):  # noqa: SIM117 - all of it
         with Reader.open(tmp_path) as reader:
             reader.history(KEY, 0, 2e9)
     with pytest.raises(StoreError, match="is damaged"):
@@ -110,10 +110,10 @@ async def test_no_command_prints_a_traceback_or_reports_success_on_a_damaged_dat
 
 
 def test_a_reader_without_any_state_says_so_plainly(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="has `inference-watchdog run` run there"):
+    with pytest.raises(StoreError, match="has `inference-watchdog run` been started there"):
         Reader.open(tmp_path)
     (tmp_path / "state.db").write_bytes(b"this is no database, it only looks like a file" * 100)
-    with pytest.raises(StoreError, match=r"state\.db is damaged .* sets the file aside"):
+    with pytest.raises(StoreError, match=r"state\.db is damaged .* renames the file"):
         Reader.open(tmp_path)
 
 
@@ -226,7 +226,7 @@ async def test_a_store_in_memory_can_be_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["file", "file/state", "file/deeper/state"])
 def test_a_file_in_place_of_the_state_directory_stops_the_start(tmp_path: Path, named: str) -> None:
     (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(StoreError, match="cannot be a folder"):
+    with pytest.raises(StoreError, match="cannot be a directory"):
         Store.open(tmp_path / named, NOW)
     assert (tmp_path / "file").read_text() == "not a directory"
 
@@ -234,7 +234,7 @@ def test_a_file_in_place_of_the_state_directory_stops_the_start(tmp_path: Path, 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a closed directory is NOT TESTED")
 def test_a_directory_of_somebody_else_stops_the_start_before_it_is_locked(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o500)
-    with pytest.raises(StoreError, match="cannot be written: permission denied"):
+    with pytest.raises(StoreError, match="is not writable: permission denied"):
         Store.open(tmp_path / "state", NOW)
 
 

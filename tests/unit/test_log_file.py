@@ -52,7 +52,7 @@ def test_a_reload_writes_on_in_the_same_file(tmp_path: Path) -> None:
 def test_a_crash_and_a_refused_start_go_to_the_log(tmp_path: Path) -> None:
     file = tmp_path / "daemon.log"
     logs.configure(file=file)
-    complain = logs.write_crashes_down()
+    complain = logs.log_crashes()
     complain("config.yaml:1:1: servrs: unknown key")
     try:
         raise RuntimeError("broken")

@@ -141,9 +141,9 @@ def test_a_service_manager_that_does_not_listen_stops_nothing(tmp_path: Path) ->
     with capture_logs() as logs:
         service.ready("Watching.")
         service.reloading()
-    assert [(entry["event"], entry["said"]) for entry in logs] == [
-        ("service_manager_unheard", "READY=1"),
-        ("service_manager_unheard", "RELOADING=1"),
+    assert [(entry["event"], entry["message"]) for entry in logs] == [
+        ("service_manager_unreachable", "READY=1"),
+        ("service_manager_unreachable", "RELOADING=1"),
     ]
     ear = Ear(address)
     service.reloaded("Watching again.")
@@ -171,7 +171,7 @@ def test_the_third_failed_start_is_told_once_an_hour_until_a_good_one(tmp_path: 
         assert starts.due(now) is None
     starts.note("watchdog (killed ABRT)")
     assert starts.due(now) == (3, "watchdog (killed ABRT)")
-    starts.told(now)
+    starts.mark_notified(now)
     starts.note("exit-code (exited 1)")
     assert starts.due(now + 3599) is None
     assert starts.due(now + 3601) == (4, "exit-code (exited 1)")

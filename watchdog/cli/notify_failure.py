@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from watchdog.model import Incident, Text
 
 PAUSES_S = (2.0, 5.0, 15.0, 30.0, 60.0, 120.0)
-"""Waits between attempts at a receiver: at boot the network may come up after us."""
+"""Waits between attempts at one receiver: at boot the network may come up after us."""
 FALLBACK = "INFERENCE_WATCHDOG_FALLBACK_URL"
 FALLBACK_CREDENTIALS = ("secret_fallback_url", "fallback_url")
 PROBLEMS_SHOWN = 5
@@ -30,7 +30,7 @@ PROBLEMS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the service ended, in systemd's words; all empty when nobody says."""
+    """How the service ended, in systemd's words; all empty if unknown."""
 
     result: str
     code: str
@@ -51,25 +51,25 @@ class Ending:
 @click.command()
 @config_option
 @click.option(
-    "--count", "only_count", is_flag=True, help="Count a failed start and tell nobody: for ExecStopPost= of systemd."
+    "--count", "only_count", is_flag=True, help="Count a failed start and notify nobody: for ExecStopPost= of systemd."
 )
 @click.option(
     "--if-repeated",
     is_flag=True,
-    help="Tell of the third counted start in a row, then once an hour: for ExecStartPre= of systemd.",
+    help="Notify after the third counted start in a row, then once an hour: for ExecStartPre= of systemd.",
 )
 @click.argument("unit", default="inference-watchdog.service")
 def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: str) -> int:
-    """Tell the receivers that the daemon itself has failed. For service managers.
+    """Notify the receivers that the daemon itself has failed. For service managers.
 
-    Takes every receiver whose address can be read, also from a configuration that is broken otherwise. If none takes
+    Uses every receiver whose address can be read, even from a configuration that is invalid otherwise. If none accepts
     the message, it goes to the apprise URL in $INFERENCE_WATCHDOG_FALLBACK_URL or in the credential fallback_url.
 
-    The units that come with inference-watchdog call it from OnFailure=, when systemd has given up (a configuration
-    that cannot be used); and, as a service that is always restarted never fails, with --count after each end and with
+    The units that come with inference-watchdog call it from OnFailure=, when systemd has given up (an invalid
+    configuration); and, because a service that is always restarted never fails, with --count after each exit and with
     --if-repeated before each start.
 
-    Exit code 0: somebody was told, or nobody had to be; 2: nobody could be told.
+    Exit code 0: somebody was notified, or nobody had to be; 2: nobody could be notified.
     """
     from watchdog.clock import SystemClock
     from watchdog.systemd import FailedStarts
@@ -77,32 +77,32 @@ def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: 
     starts, ending, now = FailedStarts.of_this_service(), Ending.read(os.environ), SystemClock().wall()
     try:
         if only_count:
-            # A wanted stop is none, and of a refused configuration OnFailure= speaks.
+            # A requested stop is no failure, and OnFailure= reports a refused configuration.
             if ending.result not in ("", "success") and ending.status != str(EXIT_USAGE):
                 starts.note(str(ending))
             return EXIT_OK
         if not if_repeated:
-            return EXIT_OK if _speak(config_file, unit, str(ending), now, pauses_s=PAUSES_S) else EXIT_CRITICAL
+            return EXIT_OK if _notify(config_file, unit, str(ending), now, pauses_s=PAUSES_S) else EXIT_CRITICAL
         due = starts.due(now)
         if due is None:
             return EXIT_OK
-        # The start waits for us: one attempt, and the next start tries again.
-        if not _speak(config_file, unit, due[1], now, times=due[0]):
+        # The start waits for us: one attempt; the next start tries again.
+        if not _notify(config_file, unit, due[1], now, times=due[0]):
             return EXIT_CRITICAL
-        starts.told(now)
+        starts.mark_notified(now)
     except OSError as error:
         raise click.ClickException(f"the count of failed starts cannot be kept: {error}") from error
     return EXIT_OK
 
 
-def _speak(
+def _notify(
     config_file: str | None, unit: str, ending: str, now: float, *, times: int = 1, pauses_s: tuple[float, ...] = ()
 ) -> bool:
-    path, problems = _look_at(config_file)
-    return asyncio.run(_tell(_receivers(path), failure_text(unit, ending, problems, times), now, pauses_s))
+    path, problems = _config_problems(config_file)
+    return asyncio.run(_send_to_all(_receivers(path), failure_text(unit, ending, problems, times), now, pauses_s))
 
 
-def _look_at(config_file: str | None) -> tuple[Path | None, tuple[str, ...]]:
+def _config_problems(config_file: str | None) -> tuple[Path | None, tuple[str, ...]]:
     """Where the configuration is, if anywhere, and what is wrong with it."""
     from watchdog.errors import ConfigError
     from watchdog.loading import load, locate
@@ -156,16 +156,16 @@ def failure_text(unit: str, ending: str, problems: tuple[str, ...], times: int) 
         f"ended: {ending or 'unknown'}" + (f", {times} starts in a row" if times > 1 else ""),
         *shown,
         *([f"- and {more} more"] if more > 0 else []),
-        "Nothing is watched until this is corrected."
+        "Nothing is watched until this is fixed."
         if problems or times == 1
-        else "It is started again and again; nothing is watched meanwhile.",
+        else "It keeps restarting; nothing is watched meanwhile.",
         f"look at: journalctl -u {unit}, and `inference-watchdog validate`",
     ]
     return Text(f"NEW inference-watchdog {what}{why}", "\n".join(lines))
 
 
-async def _tell(receivers: list[ReceiverSettings], text: Text, now: float, pauses_s: tuple[float, ...]) -> bool:
-    """Send to all receivers at once; to the fallback as well if none of them took it. Whether anybody did."""
+async def _send_to_all(receivers: list[ReceiverSettings], text: Text, now: float, pauses_s: tuple[float, ...]) -> bool:
+    """Send to all receivers at once, then to the fallback if none of them accepted; returns whether anybody did."""
     from watchdog.model import Cause, Incident, Nature, Severity
     from watchdog.policy import incident_id
 
@@ -182,18 +182,18 @@ async def _tell(receivers: list[ReceiverSettings], text: Text, now: float, pause
         opened_at=now,
         last_at=now,
     )
-    told = await asyncio.gather(*(_tell_one(one, text, incident, pauses_s) for one in receivers))
-    if any(told):
+    accepted = await asyncio.gather(*(_send_to(one, text, incident, pauses_s) for one in receivers))
+    if any(accepted):
         return True
     last = fallback(os.environ)
     if last is None:
-        click.echo(f"Nobody could be told: no receiver took it, and ${FALLBACK} is not set.", err=True)
+        click.echo(f"Nobody could be notified: no receiver accepted the message, and ${FALLBACK} is not set.", err=True)
         return False
-    return await _tell_one(last, text, incident, pauses_s)
+    return await _send_to(last, text, incident, pauses_s)
 
 
-async def _tell_one(settings: ReceiverSettings, text: Text, incident: Incident, pauses_s: tuple[float, ...]) -> bool:
-    """Send to one receiver until it takes it, `pauses_s` between the attempts."""
+async def _send_to(settings: ReceiverSettings, text: Text, incident: Incident, pauses_s: tuple[float, ...]) -> bool:
+    """Send to one receiver until it accepts, `pauses_s` between the attempts; returns whether it did."""
     from watchdog.clock import SystemClock
     from watchdog.message import Redactor, finish
     from watchdog.model import Delivery, NotificationKind
@@ -218,7 +218,7 @@ async def _tell_one(settings: ReceiverSettings, text: Text, incident: Incident, 
             )
             outcome = await receiver.send(delivery, finish(delivery, now=clock.wall(), zone=None), clock.wall())
             if outcome.delivered:
-                click.echo(f"told {settings.name}")
+                click.echo(f"notified {settings.name}")
                 return True
             click.echo(f"{settings.name}: {outcome.reason.value}: {outcome.detail}", err=True)
             if pause_s is None:

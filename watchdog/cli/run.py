@@ -25,17 +25,17 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
     "--log-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Log there instead of standard error, in at most 4 files of 5 MiB: for launchd, which rotates nothing.",
+    help="Log to FILE instead of standard error, in at most 4 files of 5 MiB: for launchd, which rotates nothing.",
 )
 def command(config_file: str | None, state_dir: str | None, log_level: str, log_file: Path | None) -> int:
-    """Run the daemon: probe, scan, count to three, alert.
+    """Run the daemon: probe, scan, alert after three failures in a row.
 
     Logs go to standard error, as JSON lines unless that is a terminal. SIGTERM stops it within 5 seconds, SIGHUP
-    reloads the configuration; a bad file is refused and the old configuration goes on.
+    reloads the configuration; a bad file is refused and the old configuration stays in force.
 
-    Exit code 64: the configuration cannot be used, another daemon uses this state, or a newer version wrote it;
-    nothing was started.
-    75: the state directory cannot be used now; trying again can help.
+    Exit code 64: the configuration is invalid, another daemon uses this state, or a newer version wrote it; nothing
+    was started.
+    75: the state directory cannot be used now; trying again may help.
     """
     import asyncio
 
@@ -58,7 +58,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     try:
         if log_file is not None:
             logs.configure(level=log_level, file=log_file)
-            complain = logs.write_crashes_down()
+            complain = logs.log_crashes()
         first = load()
         from watchdog.daemon import Daemon, handle_signals
 
@@ -74,7 +74,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
         asyncio.run(main())
     except ConfigError as error:
-        complain(str(error), "Nothing was started. `inference-watchdog validate` shows the same and the plan.")
+        complain(str(error), "Nothing was started. `inference-watchdog validate` shows the same, and the plan.")
         return EXIT_USAGE
     except StoreError as error:
         complain(f"Nothing was started: {error}")
@@ -83,9 +83,9 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
 
 def keep_hang_ups() -> list[int]:
-    """From now on SIGHUP is only noted in the returned list: while we start, it must not end us.
+    """From now on SIGHUP is only noted in the returned list: it must not kill us while we start.
 
-    A reload that was asked for before the daemon could hear it is then made up for. Our children are not affected.
+    A reload that was requested before the daemon could handle it is then made up for. Child processes are not affected.
     """
     noted: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, _frame: noted.append(number))

@@ -1,4 +1,4 @@
-"""`service`: let systemd or launchd run this installation's daemon, and undo it."""
+"""`service`: let systemd or launchd run this installation's daemon, or stop doing so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from watchdog.cli.options import config_option
 # The unit files and the plist for one installation, made from the ones under `units/`. Writes nothing.
 
 MARK = "Written by `inference-watchdog service install`"
-"""Stands in every file we write; a file without it is somebody else's and is left alone."""
+"""Is in every file we write; a file without it is somebody else's and is left alone."""
 LABEL = "org.inference-watchdog.daemon"
 UNIT = "inference-watchdog.service"
 FAILED_UNIT = "inference-watchdog-failed@.service"
@@ -55,7 +55,7 @@ class UnitFile:
 
 
 class UnfitError(Exception):
-    """This installation cannot be run that way; the text says why and what to do instead."""
+    """This installation cannot be run that way; says why and what to do instead."""
 
 
 def this_command() -> Path:
@@ -84,7 +84,7 @@ def systemd_files(kind: Kind, command: Path, config: Path | None, folder: Path) 
     Raises UnfitError for a path that systemd cannot run.
     """
     if set(str(command)) & set("\"'\\"):
-        raise UnfitError(f"systemd takes no quote and no backslash in the path of a program: {command}")
+        raise UnfitError(f"systemd allows no quotes or backslashes in the path of a program: {command}")
     under = "user/" if kind is Kind.USER else ""
     files = []
     for name in (UNIT, FAILED_UNIT):
@@ -129,12 +129,12 @@ def check_reachable(command: Path) -> None:
     for path in (command, Path(os.path.realpath(sys.executable)), Path(sys.base_prefix)):
         if any(path.is_relative_to(hidden) for hidden in HIDDEN_FROM_SERVICES):
             raise UnfitError(
-                f"{path} is in a place that system services do not see. Install from a package, or into "
-                "/opt/inference-watchdog with the system's own Python; or take `service install --user`."
+                f"{path} is not visible to system services. Install from a package, or into "
+                "/opt/inference-watchdog with the system's own Python; or use `service install --user`."
             )
         for part in (path, *path.parents):
             if not part.stat().st_mode & stat.S_IXOTH:
-                raise UnfitError(f"{part} is closed to others, so the service's account cannot run {command}")
+                raise UnfitError(f"{part} is not accessible to others, so the service's account cannot run {command}")
 
 
 SYSTEMD_FOLDER = Path("/etc/systemd/system")
@@ -147,7 +147,7 @@ def command() -> None:
 
 
 def kind_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--system`, `--user` and `--launchd`, as the argument `kind`; None when none is given."""
+    """`--system`, `--user` and `--launchd`, as the argument `kind`; None if none is given."""
     helps = {
         Kind.SYSTEM: "A system service of systemd, under an account of its own. Default for root on Linux.",
         Kind.USER: "A service of your own systemd. Default for others on Linux.",
@@ -175,11 +175,11 @@ def _default_kind() -> Kind:
 def install(kind: str | None, config_file: str | None, only_print: bool) -> int:
     """Write, enable and start the right unit or plist for this installation.
 
-    The configuration must be good first: it is judged as the service will see it, with the variables in
+    The configuration must be valid first: it is checked as the service will see it, with the variables in
     /etc/inference-watchdog/environment and the files in /etc/inference-watchdog/credentials (--user:
     ~/.config/inference-watchdog/environment).
 
-    Exit code 64: it is not good, or something is in the way; nothing was written.
+    Exit code 64: it is invalid, or something is in the way; nothing was written.
     """
     which = _chosen(kind)
     try:
@@ -192,8 +192,8 @@ def install(kind: str | None, config_file: str | None, only_print: bool) -> int:
             return EXIT_OK
         if which is Kind.SYSTEM:
             check_reachable(program)
-        _may_write(which, files)
-        if not _is_good(which, config):
+        _check_writable(which, files)
+        if not _is_valid(which, config):
             return EXIT_USAGE
         if which is Kind.LAUNCHD:
             _load_daemon(files[0], config)
@@ -233,10 +233,10 @@ def remove(kind: str | None) -> int:
 def validate(kind: str | None, config_file: str | None) -> int:
     """Check the configuration as the service sees it: with its variables and credentials.
 
-    Exit code 0: good; 64: must not be started with.
+    Exit code 0: valid; 64: invalid.
     """
     which = _chosen(kind)
-    return EXIT_OK if _is_good(which, _config(which, config_file)) else EXIT_USAGE
+    return EXIT_OK if _is_valid(which, _config(which, config_file)) else EXIT_USAGE
 
 
 def _config_home() -> Path:
@@ -277,7 +277,7 @@ def _account() -> str:
     return os.environ.get("SUDO_USER") or pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _may_write(kind: Kind, files: Sequence[UnitFile]) -> None:
+def _check_writable(kind: Kind, files: Sequence[UnitFile]) -> None:
     if kind is not Kind.USER and os.geteuid() != 0:
         raise UnfitError(f"only root may write to {_folder(kind)}: use sudo")
     for file in files:
@@ -285,8 +285,8 @@ def _may_write(kind: Kind, files: Sequence[UnitFile]) -> None:
             raise UnfitError(f"{file.path} exists and was not written by this command; move it away first")
 
 
-def _is_good(kind: Kind, config: Path) -> bool:
-    """Whether the service can be started with `config`; says every problem otherwise."""
+def _is_valid(kind: Kind, config: Path) -> bool:
+    """Whether the service can be started with `config`; prints every problem otherwise."""
     from watchdog.cli.options import service_environment
     from watchdog.errors import ConfigError
     from watchdog.loading import load
@@ -297,9 +297,9 @@ def _is_good(kind: Kind, config: Path) -> bool:
             load(config, environ=environ)
         except ConfigError as error:
             click.echo(str(error), err=True)
-            click.echo("Correct the configuration first; nothing was started.", err=True)
+            click.echo("Fix the configuration first; nothing was started.", err=True)
             return False
-    click.echo(f"{config} is good.")
+    click.echo(f"{config} is valid.")
     return True
 
 
@@ -311,9 +311,9 @@ def _enable_unit(kind: Kind, files: Sequence[UnitFile]) -> None:
     _run(*_systemctl(kind), "daemon-reload")
     _run(*_systemctl(kind), "enable", UNIT)
     _run(*_systemctl(kind), "restart", UNIT)
-    click.echo("Started. `inference-watchdog test-alert` proves the receivers.")
+    click.echo("Started. Test the receivers with `inference-watchdog test-alert`.")
     if kind is Kind.USER:
-        click.echo("It ends with your last session, unless: sudo loginctl enable-linger $USER")
+        click.echo("It stops when you log out, unless you run: sudo loginctl enable-linger $USER")
 
 
 def _load_daemon(file: UnitFile, config: Path) -> None:
@@ -347,7 +347,7 @@ def _run(*words: str, must: bool = True) -> None:
     """Run a service manager's command, its output to the terminal. Raises ClickException when it fails and `must`."""
     program = shutil.which(words[0])
     if program is None:
-        raise click.ClickException(f"{words[0]} is not installed, so nothing runs the service")
+        raise click.ClickException(f"{words[0]} is not installed, so nothing can run the service")
     done = subprocess.run([program, *words[1:]], check=False, stderr=None if must else subprocess.DEVNULL)  # noqa: S603
     if must and done.returncode != 0:
-        raise click.ClickException(f"`{' '.join(words)}` failed; it says why above, or: journalctl -u {UNIT}")
+        raise click.ClickException(f"`{' '.join(words)}` failed: see its output above, or journalctl -u {UNIT}")

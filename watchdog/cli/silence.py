@@ -1,4 +1,4 @@
-"""`silence`: keep quiet about something for a while, with a reason and an end."""
+"""`silence`, `unsilence` and `ack`: fewer messages about what is known, with a reason and an end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def unsilence(state_dir: str | None, silence_ids: tuple[str, ...]) -> int:
     """End silences now. `inference-watchdog status` lists them with their ids.
 
-    What is wrong at that moment and was not told yet is told after the next look at it.
+    Anything that is failing then and was not reported yet is reported after its next check.
     """
     from watchdog.store import Requests
 
@@ -45,13 +45,13 @@ def unsilence(state_dir: str | None, silence_ids: tuple[str, ...]) -> int:
     return EXIT_OK
 
 
-# What a silence names is known here: a value that can never match would silence nothing, without a word.
+# The values a silence can match: one that can never match would silence nothing, unnoticed.
 
 NAMED_BY = {label: tuple(f"{kind.name}/" for kind in BUILT if kind.label == label) for label in ("server", "host")}
 """Label → how the keys begin that its values are known from."""
 CHECKS = tuple(sorted({*(kind.name for kind in BUILT), SELF}))
 NEAR = 0.8
-"""How much like a known value a value must be to be taken for a typo, where others may still turn up."""
+"""How similar to a known value a value must be to be taken for a typo, where others may still turn up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Known:
         return any(matches_value(wanted, value) for value in self.values)
 
     def doubt(self, wanted: str) -> str | None:
-        """What to tell about a value that nothing has had so far; None for a known one.
+        """A warning about a value that nothing has had so far; None for a known one.
 
         Raises click.UsageError for one that can never match, or is a typo.
         """
@@ -85,12 +85,12 @@ class Known:
             raise click.UsageError(f"no {self.label} called {wanted} is known; did you mean {near[0]}?")
         if not open_to:
             there = ", ".join(self.values) or "none"
-            raise click.UsageError(f"no {self.label} called {wanted} is watched; there are: {there}")
-        return f"nothing with {self.label}={wanted} was seen so far: see that it is no typo"
+            raise click.UsageError(f"no {self.label} called {wanted} is watched; known: {there}")
+        return f"nothing with {self.label}={wanted} has been seen so far: check for a typo"
 
 
 def doubts(reader: Reader, matcher: Mapping[str, str]) -> tuple[str, ...]:
-    """What to tell about values in `matcher` that nothing has had so far; raises click.UsageError for typos."""
+    """Warnings about values in `matcher` that nothing has had so far; raises click.UsageError for typos."""
     found = (known.doubt(matcher[known.label]) for known in _known(reader, matcher) if known.label in matcher)
     return tuple(doubt for doubt in found if doubt is not None)
 
@@ -111,7 +111,7 @@ def _known(reader: Reader, asked: Iterable[str]) -> Iterable[Known]:
 
 
 def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
-    """What is known from the past: slower, and only for who asks."""
+    """What is known from the past: slower, so only when it is needed."""
     from watchdog.kernlog.grouping import HISTORY, MISSED, SUPPRESSED
     from watchdog.rulebook import packaged_rules
 
@@ -132,7 +132,7 @@ def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
 
 
 LONGEST_S = 30 * 86400.0
-"""A silence that nobody remembers must not last: after this it has to be renewed."""
+"""A forgotten silence must not last: after this it has to be renewed."""
 SHORTEST_S = 1.0
 
 
@@ -147,14 +147,15 @@ SHORTEST_S = 1.0
 )
 @click.argument("labels", metavar="LABEL=VALUE...", nargs=-1, required=True)
 def silence(state_dir: str | None, lasts: str, reason: str, as_json: bool, labels: tuple[str, ...]) -> int:
-    """Say nothing new about what matches, for a while.
+    """Send no new alerts about what matches, for a while.
 
-    Every LABEL=VALUE must fit. Labels: server, host (also covers what runs on it), kind, device, receiver, check
-    (generation, kernel_log, vitals, self), key, severity (page, warn, info). A VALUE that ends in * fits a beginning:
-    quote it for your shell. A VALUE that is no known name is refused, or named as a doubt where it may still turn up.
+    Every LABEL=VALUE must match. Labels: server, host (also covers what runs on it), kind, device, receiver, check
+    (generation, kernel_log, vitals, self), key, severity (page, warn, info). A VALUE that ends in * matches a
+    prefix: quote it for your shell. A VALUE that is not a known name is refused, or warned about where it may still
+    turn up.
 
-    Probing goes on. What was told before is still told to be over, reminders stop, and when the silence ends you hear
-    only about what is wrong then and was not told yet.
+    Probing continues. What was reported before is still resolved, reminders stop, and when the silence ends you hear
+    only about what is failing then and was not reported yet.
 
     Example: inference-watchdog silence --for 2h --reason "swap to Qwen" server=deepseek
     """
@@ -174,28 +175,26 @@ def silence(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
 
 
 def matcher_of(labels: Sequence[str]) -> dict[str, str]:
-    """What `LABEL=VALUE` words ask for; raises click.UsageError with what was probably meant."""
+    """The matcher of `LABEL=VALUE` words; raises click.UsageError with what was probably meant."""
     from watchdog.policy import LABELS
 
     matcher: dict[str, str] = {}
     for word in labels:
         label, equals, value = word.partition("=")
         if not equals or not value:
-            raise click.UsageError(f"{word!r} is no LABEL=VALUE; write it like server=deepseek")
+            raise click.UsageError(f"{word!r} is not LABEL=VALUE; write it like server=deepseek")
         if label not in LABELS:
             near = difflib.get_close_matches(label, LABELS, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no label {label!r}{meant} Labels are: {', '.join(LABELS)}")
         if label in matcher:
-            raise click.UsageError(
-                f"{label} is given twice; silence them one after the other, or use a common prefix and *"
-            )
+            raise click.UsageError(f"{label} is given twice; add one silence for each, or use a common prefix and *")
         matcher[label] = value
     return matcher
 
 
 def duration_of(text: str) -> float:
-    """Seconds of a written duration; raises click.UsageError if it is none or out of bounds."""
+    """Seconds of a written duration; raises click.UsageError if it is not one or out of bounds."""
     from watchdog.loading.records import SettingError
     from watchdog.loading.scalars import duration
 
@@ -205,7 +204,7 @@ def duration_of(text: str) -> float:
         hint = f" ({fault.hint})" if fault.hint else ""
         raise click.UsageError(f"--for: {fault.problem}{hint}") from None
     if not SHORTEST_S <= lasts_s <= LONGEST_S:
-        raise click.UsageError(f"--for: {text} is out of range; a silence lasts from 1s to 30d, and can be renewed")
+        raise click.UsageError(f"--for: {text} is out of range; a silence lasts from 1s to 30d and can be renewed")
     return lasts_s
 
 
@@ -225,7 +224,7 @@ def _made(matcher: Mapping[str, str], lasts_s: float, reason: str) -> Silence:
 
 
 def author() -> str:
-    """Who asks, as the system knows them; "" where it does not."""
+    """The user's name; "" if the system knows none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -235,11 +234,11 @@ def author() -> str:
 def _words(silence: Silence) -> str:
     return (
         f"Silence {silence.id} on {matcher_words(silence.matcher)} until {full_timestamp(silence.ends_at)}.\n"
-        f"Probing goes on, and ends are still told. End it sooner with `inference-watchdog unsilence {silence.id}`."
+        f"Probing continues; resolves are still sent. End it early with `inference-watchdog unsilence {silence.id}`."
     )
 
 
-# `ack`: say that somebody looks at an incident, so that it stops reminding.
+# `ack`: somebody is looking at an incident, so it sends no more reminders.
 
 
 @click.command()
@@ -249,8 +248,8 @@ def _words(silence: Silence) -> str:
 def ack(state_dir: str | None, reason: str, incident_ids: tuple[str, ...]) -> int:
     """Acknowledge open incidents: no more reminders about them until they end.
 
-    INCIDENT is the id in the last line of the alert. That it is over, or that it grows worse, is still told, and the
-    next incident of the same check alerts as ever.
+    INCIDENT is the id in the last line of the alert. You are still notified when it resolves or gets worse, and the
+    next incident of the same check alerts as usual.
     """
     from watchdog.store import Requests
 

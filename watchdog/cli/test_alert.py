@@ -30,10 +30,10 @@ LIMIT_S = 60.0
 def command(config_file: str | None, state_dir: str | None, timeout_s: float, receivers: tuple[str, ...]) -> int:
     """Send a trigger and a resolve to your receivers, through the real outbox.
 
-    If the daemon runs, it is asked to send them; otherwise this command sends them itself. Each receiver gets two
+    If the daemon is running, it is asked to send them; otherwise this command sends them itself. Each receiver gets two
     messages marked as a test. The time of a proven delivery is kept: `status` warns when the last one is old.
 
-    Exit code 0: every receiver took both; 2: one did not.
+    Exit code 0: every receiver accepted both; 2: one did not.
     """
     from watchdog import logs
     from watchdog.loading import load, locate
@@ -41,9 +41,9 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
     config = load(locate(config_file)).config
     logs.configure(secrets=config.secrets, level="ERROR")
     known = [receiver.name for receiver in config.receivers]
-    strangers = [name for name in receivers if name not in known]
-    if strangers:
-        raise click.UsageError(f"no receiver is called {', '.join(strangers)}; there are: {', '.join(known)}")
+    unknown = [name for name in receivers if name not in known]
+    if unknown:
+        raise click.UsageError(f"no receiver is called {', '.join(unknown)}; configured: {', '.join(known)}")
     names = receivers or tuple(known)
     views = asyncio.run(send_test(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
     for view in views:
@@ -52,12 +52,12 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
     if not good:
         for words in _why(state_dir_of(state_dir, config.state_dir), views):
             click.echo(words, err=True)
-        click.echo("Not everything arrived. Correct the receiver and try again.", err=True)
+        click.echo("Not everything was delivered. Fix the receiver and try again.", err=True)
     return EXIT_OK if good else EXIT_CRITICAL
 
 
 def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
-    """One line for each receiver that has not taken everything: what its last attempt said."""
+    """One line for each receiver that has not accepted everything: how its last attempt failed."""
     from watchdog.cli.status import failure_words
     from watchdog.clock import SystemClock
     from watchdog.overview.status import Status
@@ -72,9 +72,9 @@ def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
         if found is not None and found.failures:
             words = failure_words(found, status.snapshot.at, status.failing_since.get(name))
         elif any(view.attempt for view in views if view.receiver == name):
-            words = "the first attempt is still under way: nothing has answered so far"
+            words = "the first attempt is still in progress: no answer so far"
         else:
-            words = "no attempt was made yet; if this receiver is new, let the daemon reload its configuration"
+            words = "not attempted yet; if this receiver is new, let the daemon reload its configuration"
         lines.append(f"{name}: {words}")
     return lines
 
@@ -82,7 +82,7 @@ def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
 async def send_test(
     config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float
 ) -> tuple[DeliveryView, ...]:
-    """Send by ourselves if no daemon holds the state, else ask the daemon; returns what became of the messages."""
+    """Send the test ourselves if no daemon is running, else ask the daemon; returns what became of the messages."""
     from watchdog.clock import SystemClock
     from watchdog.errors import StateLockedError
     from watchdog.ingest import Ingest
@@ -113,7 +113,7 @@ async def send_test(
 
 
 async def _ask(state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
-    """Queue the test beside the running daemon and watch what becomes of it."""
+    """Queue the test for the running daemon and wait for what becomes of it."""
     from watchdog.clock import SystemClock
     from watchdog.ingest.self_report import Rehearsal, rehearsal_messages
     from watchdog.policy import incident_id

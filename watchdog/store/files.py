@@ -67,8 +67,8 @@ def migrate(connection: sqlite3.Connection) -> None:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise StateVersionError(
-            f"the state database has version {version}, this program knows {len(MIGRATIONS)}: it was written "
-            "by a newer inference-watchdog; upgrade, or point --state-dir elsewhere"
+            f"the state database has version {version}, this program supports {len(MIGRATIONS)}: it was written "
+            "by a newer inference-watchdog; upgrade, or choose another --state-dir"
         )
     for number in range(version, len(MIGRATIONS)):
         script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;"
@@ -109,7 +109,7 @@ def lock(state_dir: Path) -> TextIO:
         holder = file.read().strip() or "unknown"
         file.close()
         raise StateLockedError(
-            f"another inference-watchdog (process {holder}) already runs on {state_dir}; stop it first, or give "
+            f"another inference-watchdog (process {holder}) is already running on {state_dir}; stop it first, or give "
             "this one its own --state-dir"
         ) from error
     except OSError:
@@ -133,13 +133,15 @@ def refusal(state_dir: Path, error: sqlite3.Error | OSError) -> StoreError | Non
             return None
         why = str(error)
     elif error.errno in _NO_PLACE:
-        return StoreError(f"{error.filename or state_dir} is in the way: {state_dir} cannot be a folder; name another")
+        return StoreError(
+            f"{error.filename or state_dir} is in the way: {state_dir} cannot be a directory; choose another"
+        )
     elif error.errno not in _NOT_OURS:
         return None
     else:
         why = (error.strerror or "error").lower()
     return StoreError(
-        f"the state directory {state_dir} cannot be written: {why}; give it to the account that runs this, or name "
+        f"the state directory {state_dir} is not writable: {why}; give it to the account that runs this, or choose "
         "another with --state-dir"
     )
 
@@ -252,7 +254,7 @@ def open_for_reading(state_dir: Path) -> sqlite3.Connection:
     path = state_dir / DATABASE
     try:
         if not path.exists():
-            raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
+            raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` been started there?")
         return _read_only(path)
     except (sqlite3.Error, OSError) as error:
         raise unusable(error, path) from error
@@ -262,7 +264,7 @@ def unusable(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     """What a command says when the database in `path` fails it: which file, what is wrong, what to do."""
     if isinstance(error, sqlite3.DatabaseError) and _is_corrupt(error):
         return StoreError(
-            f"the state database {path} is damaged ({error}). Start the daemon anew: it sets the file aside and begins "
+            f"the state database {path} is damaged ({error}). Restart the daemon: it renames the file and creates "
             "a new one"
         )
     if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
@@ -303,7 +305,7 @@ def open_for_request(state_dir: Path) -> sqlite3.Connection:
     """
     path = state_dir / DATABASE
     if not path.exists():
-        raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` run there?")
+        raise StoreError(f"there is no state in {state_dir} yet: has `inference-watchdog run` been started there?")
     try:
         connection = connect(path)
         try:
