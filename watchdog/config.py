@@ -158,6 +158,15 @@ class HostSettings:
     vitals: VitalsSettings = VitalsSettings()
 
 
+def split_jump(text: str) -> tuple[str, str, int]:
+    """User ("" for none), address and port of a jump host written as `[user@]address[:port]`."""
+    user, _, rest = text.rpartition("@")
+    address, _, port = rest.rpartition(":")
+    if not port.isdigit() or not address or (":" in address and not address.startswith("[")):
+        address, port = rest, "22"
+    return user, address.strip("[]"), int(port)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverSettings:
     """Where alerts go: any apprise URL, or Alertmanager addresses. Exactly one of `url` and `alertmanager`."""

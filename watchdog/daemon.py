@@ -15,7 +15,7 @@ import structlog
 
 from watchdog.chat import ChatClient
 from watchdog.checks import build_checks
-from watchdog.checks.vitals import early
+from watchdog.checks.vitals import vitals_to_run_now
 from watchdog.clock import Clock, SystemClock
 from watchdog.codec import to_json
 from watchdog.config import Config, HostSettings
@@ -222,7 +222,7 @@ class _Watching:
             for seen in attributed.observations:
                 self._log(seen)
                 self._web.observed(seen)
-                self.scheduler.run_soon(early(seen, self._ingest.plan.runs_on, self._running_check))
+                self.scheduler.run_soon(vitals_to_run_now(seen, self._ingest.plan.runs_on, self._running_check))
             await self._ingest.take(key, attributed)
 
     def _log(self, seen: Observation) -> None:

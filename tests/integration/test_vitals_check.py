@@ -16,7 +16,7 @@ from tests.support.clock import ManualClock
 from tests.support.kernel_checks import condition, matcher, stored
 from tests.support.ssh_hosts import END, HEADER, Answered, scripted, ssh_host
 from watchdog.checks.kernel_log import KernelLogCheck
-from watchdog.checks.vitals import TROUBLED_S, VitalsCheck, early
+from watchdog.checks.vitals import TROUBLED_S, VitalsCheck, vitals_to_run_now
 from watchdog.clock import SystemClock
 from watchdog.config import HostSettings, KernelLogSettings, Size, VitalsSettings
 from watchdog.demo.hosts import USER, Machine
@@ -93,7 +93,7 @@ BROKEN = {
     "hangs and ignores signals": ("trap '' TERM INT HUP\nwhile :; do sleep 1; done", "nvidia-smi gave no answer", 16.0),
     "takes 20 s": ("exec sleep 20", "nvidia-smi gave no answer within 8 s", 12.0),
     "fails": ("echo 'NVIDIA-SMI has failed because it could not talk to the driver'; exit 9", "nvidia-smi failed", 5.0),
-    "prints [N/A]": ("echo '0, NVIDIA GB10, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]'", "utilisation not told", 5.0),
+    "prints [N/A]": ("echo '0, NVIDIA GB10, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]'", "utilisation unknown", 5.0),
     "is missing": (None, "memory available", 5.0),
 }
 
@@ -203,13 +203,13 @@ async def test_a_failed_probe_asks_for_the_vitals_of_its_hosts_once(tmp_path: Pa
         check = VitalsCheck(host, SystemClock())
         running: dict[str, Check] = {check.key: check}
         runs_on = {"deepseek": ("head", "unknown")}
-        assert early(failed(verdict=Verdict.PASS), runs_on, running.get) == []
-        assert early(failed("kernel_log/head"), runs_on, running.get) == []
-        assert early(failed(), {}, running.get) == []
-        assert early(failed(), runs_on, running.get) == ["vitals/head"]
+        assert vitals_to_run_now(failed(verdict=Verdict.PASS), runs_on, running.get) == []
+        assert vitals_to_run_now(failed("kernel_log/head"), runs_on, running.get) == []
+        assert vitals_to_run_now(failed(), {}, running.get) == []
+        assert vitals_to_run_now(failed(), runs_on, running.get) == ["vitals/head"]
         now = SystemClock().wall()
         await check.run(None, now)
-        assert early(failed(at=now - 1), runs_on, running.get) == []
+        assert vitals_to_run_now(failed(at=now - 1), runs_on, running.get) == []
 
 
 async def test_a_look_serves_for_probes_that_began_before_it_and_not_for_later_ones() -> None:
@@ -218,16 +218,16 @@ async def test_a_look_serves_for_probes_that_began_before_it_and_not_for_later_o
     await check.run(None, clock.wall())  # refused at once: a look that failed is a look
     began = clock.wall()
     await clock.advance(6)
-    assert not check.wanted_for(began - 60)
-    assert check.wanted_for(began + 1)
+    assert not check.note_failed_probe(began - 60)
+    assert check.note_failed_probe(began + 1)
     await clock.advance(10)
-    assert check.wanted_for(began - 60)
+    assert check.note_failed_probe(began - 60)
 
 
 async def test_nothing_is_learned_while_a_server_on_the_host_fails(tmp_path: Path) -> None:
     async with machine(tmp_path, GB10.format(util=0, power=30)) as (_, host):
         check = VitalsCheck(host, SystemClock())
-        check.wanted_for(0.0)
+        check.note_failed_probe(0.0)
         result = await check.run(None, SystemClock().wall())
     remembered = stored(result)
     assert remembered["power"] == {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from watchdog.diagnosis import HostView, Scene
+from watchdog.diagnosis import DiagnosisInput, HostView
 from watchdog.model import Cause, Evidence, Incident, Nature, Observation, Severity, Verdict
-from watchdog.vitals import Bounds, Gpu, GpuTool, Vitals, figures, judge, summary
+from watchdog.vitals import Bounds, Gpu, GpuTool, Vitals, judge_gpus, measurements_of, summary
 
 SINCE = 1_795_000_000.0
 GIB = 2.0**30
@@ -62,7 +62,7 @@ def vitals(
         gpus=gpus,
         gpu_tool=tool,
     )
-    judged = judge(gpus, lambda _: bounds)
+    judged = judge_gpus(gpus, lambda _: bounds)
     return Observation(
         key=f"vitals/{host}",
         verdict=Verdict.PASS,
@@ -72,7 +72,7 @@ def vitals(
         subject=host,
         at=at,
         labels={"host": host},
-        measurements=figures(read, judged, clock_offset_s=clock_offset_s, drop=drop),
+        measurements=measurements_of(read, judged, clock_offset_s=clock_offset_s, drop=drop),
     )
 
 
@@ -181,9 +181,9 @@ def seen(
     return host(name, *lines, vitals=vitals(name, *gpus, **more), kernel_log=kernel_log)
 
 
-def scene(newest: Observation, *hosts: HostView, count: int = 3, **more: Any) -> Scene:
+def scene(newest: Observation, *hosts: HostView, count: int = 3, **more: Any) -> DiagnosisInput:
     """All of it at the third strike."""
     key = newest.key if newest.verdict is Verdict.FAIL else "generation/deepseek"
-    return Scene(
+    return DiagnosisInput(
         incident=more.pop("incident", trouble(key, count)), newest=newest, now=SINCE + 300, hosts=hosts, **more
     )

@@ -26,7 +26,16 @@ from tests.support.scenes import (
     unread,
     vitals,
 )
-from watchdog.diagnosis import HOST_SIGNATURES, SERVER_SIGNATURES, Fact, HostView, Scene, Seen, Signature, diagnose
+from watchdog.diagnosis import (
+    HOST_SIGNATURES,
+    SERVER_SIGNATURES,
+    Basis,
+    DiagnosisInput,
+    Fact,
+    HostView,
+    Signature,
+    diagnose,
+)
 from watchdog.diagnosis.extract import server_facts
 from watchdog.diagnosis.match import matching
 from watchdog.model import Confidence, Diagnosis, Evidence, Observation, Severity, Verdict
@@ -43,7 +52,7 @@ def found(newest: Observation, *hosts: HostView, count: int = 3, own_road: str =
 
 
 def first(table: str, facts: frozenset[Fact]) -> Signature | None:
-    matched = matching(TABLES[table], dict.fromkeys(facts, Seen("x")), {"head": {}})
+    matched = matching(TABLES[table], dict.fromkeys(facts, Basis("x")), {"head": {}})
     return matched[0] if matched else None
 
 
@@ -303,11 +312,11 @@ def test_the_power_of_the_machine_itself_is_in_the_words() -> None:
 
 def test_what_would_have_told_busy_from_hung_is_named_when_it_is_missing() -> None:
     assert found(probe("no_token")).sentence == (
-        "busy or hung: the HTTP reply opens, but no token comes; no counter of its engine tells whether it moves; its "
-        "GPUs have not been seen since"
+        "busy or hung: the HTTP reply opens, but no token comes; no engine counter tells whether it makes progress; "
+        "its GPUs have not been checked since"
     )
     learning = host("head", vitals=vitals("head", gpu(96, 20), bounds=Bounds()))
-    assert "a GPU is full, and its usual power is not learned yet" in found(probe("no_token"), learning).sentence
+    assert "a GPU is at full load, and its usual power is not known yet" in found(probe("no_token"), learning).sentence
 
 
 RECORDED = Path(__file__).parents[1] / "fixtures/corpus/gpu/h200x2_idle_busy_hung_collective.csv"
@@ -352,7 +361,7 @@ def about_host(reason: str, *servers: Observation, occurrences: tuple[object, ..
     words = unread("worker", reason).summary
     read = scanned("worker", reason, words=words, at=SINCE + 240)
     view = HostView(name="worker", occurrences=occurrences)  # type: ignore[arg-type]  # a tuple of incidents
-    return diagnose(Scene(incident=HOST_TROUBLE, newest=read, now=SINCE + 300, hosts=(view,), servers=servers))
+    return diagnose(DiagnosisInput(incident=HOST_TROUBLE, newest=read, now=SINCE + 300, hosts=(view,), servers=servers))
 
 
 @pytest.mark.parametrize(
@@ -390,14 +399,17 @@ def test_a_silent_host_that_had_a_fatal_error_has_locked_up() -> None:
 def test_a_reading_that_fails_for_its_own_reasons_needs_no_diagnosis(reason: str) -> None:
     words = "x"
     read = scanned("worker", reason, words=words, at=SINCE + 240)
-    assert diagnose(Scene(incident=HOST_TROUBLE, newest=read, now=SINCE, hosts=(HostView(name="worker"),))) is None
+    assert (
+        diagnose(DiagnosisInput(incident=HOST_TROUBLE, newest=read, now=SINCE, hosts=(HostView(name="worker"),)))
+        is None
+    )
 
 
 def test_what_explains_itself_gets_no_diagnosis() -> None:
     newest = probe()
     for incident in (line(), trouble("self/storage"), trouble("vitals/head")):
-        assert diagnose(Scene(incident=incident, newest=newest, now=SINCE)) is None
-    assert diagnose(Scene(incident=trouble(), newest=None, now=SINCE)) is None
+        assert diagnose(DiagnosisInput(incident=incident, newest=newest, now=SINCE)) is None
+    assert diagnose(DiagnosisInput(incident=trouble(), newest=None, now=SINCE)) is None
 
 
 def test_our_own_road_takes_the_blame_before_a_server_does() -> None:
@@ -411,7 +423,7 @@ def test_braces_and_names_in_hostile_words_stay_words() -> None:
         **{name: getattr(newest, name) for name in newest.__slots__} | {"summary": "{host} {0} {missing}"}
     )
     diagnosis = found(hostile)
-    assert diagnosis.sentence == "the server is there and refuses what we ask: (host) (0) (missing)"
+    assert diagnosis.sentence == "the server is up but refuses our request: (host) (0) (missing)"
 
 
 REASONS = [
@@ -484,6 +496,6 @@ def test_a_reply_under_http_200_proves_that_http_is_up(status: float | None, *, 
 def test_evidence_names_the_clock_of_its_host_only_where_that_is_known_to_be_off() -> None:
     said = (Evidence(SINCE, "head kernel", "a line"),)
     for view in (host("head"), host("head", vitals=unread("head")), seen("head")):
-        assert view.noted(said) == said
-    (noted,) = seen("head", clock_offset_s=-90.0).noted(said)
+        assert view.with_clock_note(said) == said
+    (noted,) = seen("head", clock_offset_s=-90.0).with_clock_note(said)
     assert (noted.at, noted.source) == (SINCE, "head kernel (its clock -90 s)")

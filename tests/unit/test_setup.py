@@ -20,7 +20,7 @@ from watchdog.setup.host import Access, parse_host
 from watchdog.setup.prompts import Prompter
 from watchdog.setup.receiver import NewReceiver, store_secret
 from watchdog.setup.server import NewServer, usable_url
-from watchdog.ssh.host_key import Standing, described, standing
+from watchdog.ssh.host_key import KeyStatus, host_key_of, key_status
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
 
 ACCESS = Access(Path("/k"), "ssh-ed25519 AAAA inference-watchdog", Path("/kh"))
@@ -206,16 +206,16 @@ def test_a_host_key_is_described_as_ssh_keygen_does(tmp_path: Path, kind: str) -
         ["ssh-keygen", "-lf", tmp_path / "key.pub"], capture_output=True, text=True, check=True
     ).stdout
     bits, fingerprint, *_, shown = said.split()
-    offered = described(key.convert_to_public())
+    offered = host_key_of(key.convert_to_public())
     assert (str(offered.bits), offered.fingerprint, f"({offered.kind})") == (bits, fingerprint, shown)
 
 
 def test_a_known_hosts_file_knows_an_offered_key_another_one_or_none() -> None:
     host = parse_host("monitor@192.0.2.10:2222", ACCESS)
-    offered, other = (described(asyncssh.generate_private_key("ssh-ed25519").convert_to_public()) for _ in range(2))
-    assert standing(host, offered, f"{offered.line(host)}\n".encode()) is Standing.KNOWN
-    assert standing(host, offered, f"{other.line(host)}\n".encode()) is Standing.CHANGED
-    assert standing(host, offered, b"") is Standing.NEW
+    offered, other = (host_key_of(asyncssh.generate_private_key("ssh-ed25519").convert_to_public()) for _ in range(2))
+    assert key_status(host, offered, f"{offered.line(host)}\n".encode()) is KeyStatus.KNOWN
+    assert key_status(host, offered, f"{other.line(host)}\n".encode()) is KeyStatus.CHANGED
+    assert key_status(host, offered, b"") is KeyStatus.NEW
     assert offered.line(host).startswith("[192.0.2.10]:2222 ssh-ed25519 ")
 
 

@@ -7,8 +7,8 @@ import pytest
 from asyncssh import constants
 
 from tests.support.scenes import probe, scene, trouble
-from watchdog.checks.kernel_state import readable
-from watchdog.checks.reader_client import _refusal
+from watchdog.checks.kernel_state import reading_condition
+from watchdog.checks.reader_client import _refusal_error
 from watchdog.config import HostSettings
 from watchdog.diagnosis import HostView
 from watchdog.diagnosis.extract import host_facts
@@ -53,14 +53,14 @@ def test_a_deadline_says_whether_the_host_lives_in_any_words(stage: Stage, fact:
 
 def facts_after(error: HostError) -> set[Fact]:
     incident = trouble("generation/deepseek")
-    seen = readable(HOST, error, incident.since + 60, 30.0, 0, "journal")
+    seen = reading_condition(HOST, error, incident.since + 60, 30.0, 0, "journal")
     assert seen.verdict is Verdict.FAIL
     return set(host_facts(HostView(name="worker", kernel_log=seen), scene(probe())))
 
 
 @pytest.mark.parametrize("why", ["journalctl-124", "journalctl-137"])
 def test_a_journalctl_that_hangs_on_the_host_does_not_make_the_host_gone(why: str) -> None:
-    error = _refusal(1, why, "", "monitor")
+    error = _refusal_error(1, why, "", "monitor")
     assert error.reason is HostReason.TIMEOUT
     assert facts_after(error) == {Fact.HOST_ANSWERS}
 

@@ -18,10 +18,10 @@ from watchdog.vitals import (
     Load,
     PowerHistory,
     VitalsMemory,
-    figures,
-    judge,
+    judge_gpus,
     loads_of,
-    merged,
+    measurements_of,
+    merge_samples,
     read_vitals,
     summary,
 )
@@ -79,9 +79,9 @@ def test_a_figure_that_is_not_told_is_none(cell: str) -> None:
     assert vitals is not None
     (gpu,) = vitals.gpus
     assert (gpu.util, gpu.power_w, gpu.memory_util) == (None, None, None)
-    (judged,) = judge(vitals.gpus, lambda _: Bounds())
+    (judged,) = judge_gpus(vitals.gpus, lambda _: Bounds())
     assert judged.load is Load.UNKNOWN
-    assert set(figures(vitals, (judged,))) == {"uptime_s", "gpu_wedged", "gpu0_load"}
+    assert set(measurements_of(vitals, (judged,))) == {"uptime_s", "gpu_wedged", "gpu0_load"}
 
 
 def test_an_older_reader_without_memory_utilisation_is_understood() -> None:
@@ -105,7 +105,7 @@ def test_how_nvidia_smi_ended_is_known(word: str, tool: GpuTool, wedged: bool) -
     vitals = read_vitals(HEADER, [f"gpu_rc={word}".encode()])
     assert vitals is not None
     assert (vitals.gpu_tool, vitals.gpu_tool.wedged) == (tool, wedged)
-    assert figures(vitals, ())["gpu_wedged"] == float(wedged)
+    assert measurements_of(vitals, ())["gpu_wedged"] == float(wedged)
 
 
 @given(st.dictionaries(st.text(max_size=9), st.text(max_size=20), max_size=5), st.lists(st.binary(max_size=90)))
@@ -113,8 +113,8 @@ def test_any_bytes_are_an_answer_or_none(header: dict[str, str], lines: list[byt
     for given_header in (header, {**HEADER, **header}):
         vitals = read_vitals(given_header, lines)
         if vitals is not None:
-            judged = judge(vitals.gpus, lambda _: Bounds())
-            json.dumps(figures(vitals, judged), allow_nan=False)
+            judged = judge_gpus(vitals.gpus, lambda _: Bounds())
+            json.dumps(measurements_of(vitals, judged), allow_nan=False)
             assert summary(vitals, judged)
 
 
@@ -124,21 +124,21 @@ def test_the_recorded_hang_is_recognised_and_idle_and_work_never_are() -> None:
     history = learned(*phases["idle"], *phases["busy"])
     for bounds_of in (history.bounds, lambda _: Bounds()):
         for gpus in phases["hung-collective"]:
-            assert [one.load for one in judge(gpus, bounds_of)] == [Load.SPINNING, Load.EMPTY]
+            assert [one.load for one in judge_gpus(gpus, bounds_of)] == [Load.SPINNING, Load.EMPTY]
         for gpus in phases["idle"]:
-            assert {one.load for one in judge(gpus, bounds_of)} == {Load.EMPTY}
+            assert {one.load for one in judge_gpus(gpus, bounds_of)} == {Load.EMPTY}
         for gpus in phases["busy"]:
-            assert {one.load for one in judge(gpus, bounds_of)} == {Load.WORKING}
+            assert {one.load for one in judge_gpus(gpus, bounds_of)} == {Load.WORKING}
 
 
 def test_without_memory_utilisation_the_recorded_hang_needs_learned_power() -> None:
     phases = recorded()
     history = learned(*phases["idle"], *phases["busy"])
     blind = [Gpu(index=g.index, name=g.name, util=g.util, power_w=g.power_w) for g in phases["hung-collective"][0]]
-    assert judge(blind, history.bounds)[0].load is Load.SPINNING
-    assert judge(blind, lambda _: Bounds())[0].load is Load.FULL
+    assert judge_gpus(blind, history.bounds)[0].load is Load.SPINNING
+    assert judge_gpus(blind, lambda _: Bounds())[0].load is Load.FULL
     busy = [Gpu(index=g.index, name=g.name, util=g.util, power_w=g.power_w) for g in phases["busy"][0]]
-    assert judge(busy, history.bounds)[0].load is Load.WORKING
+    assert judge_gpus(busy, history.bounds)[0].load is Load.WORKING
 
 
 def gb10(util: float | None, power_w: float | None) -> Gpu:
@@ -163,12 +163,12 @@ def gb10(util: float | None, power_w: float | None) -> Gpu:
 def test_full_at_idle_power_is_judged_by_the_machines_own_habits(
     idle: float | None, busy: float | None, power_w: float, load: Load
 ) -> None:
-    (judged,) = judge([gb10(96, power_w)], lambda _: Bounds(idle, busy))
+    (judged,) = judge_gpus([gb10(96, power_w)], lambda _: Bounds(idle, busy))
     assert judged.load is load
 
 
 def test_power_that_is_not_told_leaves_a_full_gpu_undecided() -> None:
-    (judged,) = judge([gb10(96, None)], lambda _: Bounds(11, 45))
+    (judged,) = judge_gpus([gb10(96, None)], lambda _: Bounds(11, 45))
     assert judged.load is Load.FULL
 
 
@@ -205,14 +205,14 @@ def test_a_fall_of_available_memory_is_counted_over_half_an_hour() -> None:
 def test_several_samples_give_the_middle_one() -> None:
     samples = [read_vitals(HEADER, [f"gpu=0, X, {util}, {power}, 40, 1, 2, 0".encode()]) for util, power in
                ((96, 20), (0, 11), (97, 21))]  # fmt: skip
-    gpu = merged([one for one in samples if one is not None]).gpus[0]
+    gpu = merge_samples([one for one in samples if one is not None]).gpus[0]
     assert (gpu.util, gpu.power_w) == (96, 20)
 
 
 def test_figures_are_read_back_as_they_were_judged() -> None:
     vitals = read_vitals(HEADER, [GB10, b"gpu_rc=done"])
     assert vitals is not None
-    judged = judge(vitals.gpus, lambda _: Bounds(11.0, 45.0))
-    (back,) = loads_of(figures(vitals, judged))
+    judged = judge_gpus(vitals.gpus, lambda _: Bounds(11.0, 45.0))
+    (back,) = loads_of(measurements_of(vitals, judged))
     assert (back.load, back.bounds, back.gpu.power_w) == (Load.SPINNING, Bounds(11.0, 45.0), 20.41)
     assert "GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work), memory 0 %" in summary(vitals, judged)

@@ -152,7 +152,7 @@ async def examine(host: HostSettings, clock: Clock, timeout_s: float, jump: Host
 async def _look(host: HostSettings, clock: Clock, timeout_s: float, jump: HostSettings | None) -> Examined:
     async with reading(host, timeout_s, jump=jump) as session:
         before = clock.wall()
-        hello = await requests.greet(session)
+        hello = await requests.ask_hello(session)
         after = clock.wall()
         lines, source, trouble = await _lines(session, host, hello)
     return Examined(
@@ -169,7 +169,7 @@ async def _look(host: HostSettings, clock: Clock, timeout_s: float, jump: HostSe
 async def _lines(session: Session, host: HostSettings, hello: Hello) -> tuple[int, str, HostError | None]:
     """How many kernel lines of the running boot could be read, from where, and what was in the way."""
     if hello.journalctl and not hello.may_read_journal:
-        return 0, "journal", requests.no_permission(host.user)
+        return 0, "journal", requests.no_permission_error(host.user)
     try:
         if hello.journalctl and hello.boots:
             page = requests.Records(SAMPLE_LINES)
@@ -181,7 +181,7 @@ async def _lines(session: Session, host: HostSettings, hello: Hello) -> tuple[in
         return 0, "journal", error
     empty = HostError(
         HostReason.EMPTY_BOOT,
-        "neither the journal nor the ring buffer shows one kernel line of the running boot",
+        "neither the journal nor the ring buffer shows a kernel line of the running boot",
         "Does `journalctl -k` show lines to this user? See `ReadKMsg=` and `Storage=` in journald.conf, and the disk.",
     )
     return len(ring), "kernel ring buffer", trouble if ring else empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watchdog.checks import reader_client as requests
 from watchdog.checks.kernel_pages import Found, read_pages, read_ring
-from watchdog.checks.kernel_state import HostLog, readable, stream_condition
+from watchdog.checks.kernel_state import HostLog, reading_condition, stream_condition
 from watchdog.checks.kernel_stream import Commit, follow
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
@@ -70,7 +70,7 @@ class KernelLogCheck:
         else:
             trouble = trouble or found.trouble
         took = self._clock.monotonic() - started
-        conditions = [readable(self._host, trouble, now, took, found.lines, found.how)]
+        conditions = [reading_condition(self._host, trouble, now, took, found.lines, found.how)]
         stream = self._log.stream
         if found.visible and stream.wanted and (stream.open or stream.trouble is not None):
             conditions.append(await self._judge_stream(found, now))
@@ -81,7 +81,7 @@ class KernelLogCheck:
         limit_s = self._host.kernel_log.timeout_s
         until = self._clock.monotonic() + max(limit_s, OVERALL_SHARE * self.interval_s)
         async with reading(self._host, limit_s, jump=self._jump) as session:
-            hello = await requests.greet(session)
+            hello = await requests.ask_hello(session)
             await read_pages(session, self._log, hello, self._clock, found, until=until)
             return await self._blind(session, hello, found)
 
@@ -90,13 +90,13 @@ class KernelLogCheck:
         if found.visible and found.kernel_visible:
             return None
         if hello.journalctl and not hello.may_read_journal:
-            return requests.no_permission(self._host.user)
+            return requests.no_permission_error(self._host.user)
         try:
             await read_ring(session, self._log, hello, self._clock, found)
         except HostError as error:
             if error.reason not in {HostReason.NO_PERMISSION, HostReason.COMMAND_FAILED}:
                 raise
-            return _nothing_there(hello, error)
+            return _nothing_visible_error(hello, error)
         return None
 
     async def _judge_stream(self, found: Found, now: float) -> Observation:
@@ -108,8 +108,8 @@ class KernelLogCheck:
         if stream.open and (found.skipped or found.last_us > stream.last_us):
             trouble = HostError(
                 HostReason.SILENT_STREAM,
-                f"the stream is open, but the scan found {found.lines} lines it did not bring",
-                "It is opened anew. If this comes again, restart systemd-journald there.",
+                f"the stream is open, but the scan found {found.lines} lines that it did not deliver",
+                "It is being reopened. If this happens again, restart systemd-journald there.",
             )
             stream.restart.set()
         return stream_condition(self._host, trouble, now)
@@ -127,7 +127,7 @@ class KernelLogCheck:
             self._log.stream.wanted = self._log.stream.open = False
 
 
-def _nothing_there(hello: Hello, ring: HostError) -> HostError:
+def _nothing_visible_error(hello: Hello, ring: HostError) -> HostError:
     if not hello.journalctl or not hello.boots:
         return HostError(
             HostReason.NO_JOURNAL,
@@ -136,6 +136,6 @@ def _nothing_there(hello: Hello, ring: HostError) -> HostError:
         )
     return HostError(
         HostReason.EMPTY_BOOT,
-        "the journal shows not one kernel line of the running boot",
+        "the journal shows no kernel line of the running boot",
         "Does `journalctl -k` show lines to this user? See `ReadKMsg=` and `Storage=` in journald.conf, and the disk.",
     )

@@ -36,7 +36,7 @@ class Found:
         if page.losses:
             self.note(HostError(HostReason.GAP, f"kernel lines are missing: {page.losses[0].text}"))
         if page.unreadable:
-            self.note(requests.damaged(page.unreadable))
+            self.note(requests.damage_error(page.unreadable))
         if current:
             self.visible += page.visible
             self.last_us = max(self.last_us, page.last_us)
@@ -67,7 +67,7 @@ async def read_pages(
     boots = log.reading.begin(hello, clock.wall())
     if not boots:
         raise HostError(
-            HostReason.RESTARTED, "the host restarted while it was read", "The next run reads on.", ours=True
+            HostReason.RESTARTED, "the host restarted while it was read", "The next run continues.", ours=True
         )
     reader = _Pages(session, log, clock, found, until, after_page)
     if hello.journalctl:
@@ -117,7 +117,7 @@ class _Pages:
             more = page.lines >= requests.PAGE_LINES
             stale = self._take(boot, asked, page, more=more)
             more = more or stale  # the other reader was quicker: go on from where it is
-            self.found.note(answer.trouble or requests.damaged(page.bad))
+            self.found.note(answer.trouble or requests.damage_error(page.bad))
             if self.after_page is not None:
                 await self.after_page()
             if more:
@@ -136,8 +136,8 @@ class _Pages:
         if self.clock.monotonic() > self.until:
             raise HostError(
                 HostReason.BEHIND,
-                f"{self.found.lines} lines read and still more to come: the kernel logs faster than it can be read",
-                "See what floods its log. The next run reads on from here.",
+                f"{self.found.lines} lines read and more to come: the kernel logs faster than it can be read",
+                "See what floods its log. The next run continues from here.",
             )
 
 

@@ -27,7 +27,7 @@ from watchdog.ssh import HostError
 EVIDENCE_LIMIT = 10
 
 
-def readable(
+def reading_condition(
     host: HostSettings, trouble: HostError | None, now: float, duration_s: float, lines: int, how: str
 ) -> Observation:
     """The condition `kernel_log/<host>`: pass only if everything was read. `how` names the source that was read."""
@@ -92,7 +92,7 @@ def stream_condition(host: HostSettings, trouble: HostError | None, now: float) 
     )
 
 
-def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
+def lost_lines(host: HostSettings, loss: Loss, now: float) -> Observation:
     """The occurrence `log.incomplete`: lines that nobody will ever read."""
     return Observation(
         key=KERNEL_LOG.key(host.name, LOG_INCOMPLETE.name, "-"),
@@ -112,19 +112,19 @@ def incomplete(host: HostSettings, loss: Loss, now: float) -> Observation:
     )
 
 
-def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: float) -> Observation:
+def reboot(host: HostSettings, ending: Ending, crash: Sequence[str], now: float) -> Observation:
     """The occurrence `host.rebooted`: that it restarted, and how the boot before ended."""
     kept = any(line.startswith("file=") for line in crash)
     if ending.clean:
         how = ", after a clean shutdown"
     elif ending.firmware:
-        how = ", and its firmware reports errors from the boot before (BERT)"
+        how = ", and its firmware reports errors from the previous boot (BERT)"
     elif kept:
         how = ", without a shutdown; crash records were kept (pstore)"
     elif ending.gone:
-        how = ", and the end of the boot before cannot be read (no journal of it is kept)"
+        how = ", and how the previous boot ended is unknown (no journal of it is kept)"
     else:
-        how = ", without a shutdown: its log stops mid-line, as after a hard lock, a panic or a power cut"
+        how = ", without a shutdown: its log stops mid-line, as after a hard lockup, a panic or a power cut"
     evidence = [Evidence(at, host.name, f"last kernel line: {text}") for at, text in ending.tail]
     evidence += [Evidence(None, host.name, text) for text in ending.firmware]
     if kept and not ending.clean:
@@ -147,7 +147,7 @@ def rebooted(host: HostSettings, ending: Ending, crash: Sequence[str], now: floa
     )
 
 
-def folded(observations: Iterable[Observation]) -> tuple[Observation, ...]:
+def fold_occurrences(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Occurrences of the same key as one: counts added, the graver words kept, evidence in order up to a limit."""
     by_key: dict[str, Observation] = {}
     for new in observations:
@@ -222,14 +222,14 @@ class HostLog:
 
     def take_back(self, result: CheckResult) -> None:
         """A result could not be committed: its observations wait again, so nothing is lost while this process lives."""
-        self._pending = folded((*result.observations, *self._pending))
+        self._pending = fold_occurrences((*result.observations, *self._pending))
 
     def take(self, page: Page, now: float) -> int:
         """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
         self._waiting += page.lines
-        lost = tuple(incomplete(self.host, loss, now) for loss in page.losses)
+        lost = tuple(lost_lines(self.host, loss, now) for loss in page.losses)
         if lost:
-            self._pending = folded((*self._pending, *lost))
+            self._pending = fold_occurrences((*self._pending, *lost))
         if len(self._waiting) >= WAITING_LIMIT:
             self.settle(now)
         return len(page.lines)
@@ -239,12 +239,12 @@ class HostLog:
         if self._waiting:
             lines, self._waiting = self._waiting, []
             found, self._grouping = grouping.observations(self.host.name, lines, self._matcher, now, self._grouping)
-            self._pending = folded((*self._pending, *found))
+            self._pending = fold_occurrences((*self._pending, *found))
 
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so."""
-        told = tuple(rebooted(self.host, ending, tuple(crash), now) for ending in self.reading.endings)
-        self._pending = folded((*self._pending, *told))
+        told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.endings)
+        self._pending = fold_occurrences((*self._pending, *told))
         self.reading.forget_ended()
 
     def has_news(self, now: float) -> bool:

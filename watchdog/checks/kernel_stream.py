@@ -78,19 +78,19 @@ async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) 
     again = True
     while again:
         session.proceed()
-        hello = await requests.greet(session)
+        hello = await requests.ask_hello(session)
         found = Found()
         until = clock.monotonic() + CATCH_UP_S
         await read_pages(session, log, hello, clock, found, until=until, after_page=commit_page)
         if not found.visible:
-            raise _nothing_to_follow(log.host, hello)
+            raise _nothing_to_follow_error(log.host, hello)
         session.without_deadline()
         again = await _live(session, log, hello.boot, clock, commit)
 
 
-def _nothing_to_follow(host: HostSettings, hello: Hello) -> HostError:
+def _nothing_to_follow_error(host: HostSettings, hello: Hello) -> HostError:
     if hello.journalctl and not hello.may_read_journal:
-        return requests.no_permission(host.user)
+        return requests.no_permission_error(host.user)
     return HostError(HostReason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
 
 

@@ -51,17 +51,17 @@ async def ask(
             take(line)
 
     answer = await session.ask(request, feed, live=live, limit_bytes=1 << 62 if live else limit_bytes)
-    _demand_frame(frame, answer, session.user)
-    return Asked(frame, _trouble(frame, answer, session.user))
+    _require_frame(frame, answer, session.user)
+    return Asked(frame, _doubt(frame, answer, session.user))
 
 
-def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
+def _require_frame(frame: Transcript, answer: Answer, user: str) -> None:
     """Raise unless the header, a good trailer and a good exit status were all seen."""
     said = f": {answer.stderr.splitlines()[0][:200]}" if answer.stderr else ""
     if frame.trailer is not None and frame.trailer.rc != 0:
-        raise _refusal(frame.trailer.rc, frame.trailer.why, said, user)
+        raise _refusal_error(frame.trailer.rc, frame.trailer.why, said, user)
     if answer.exit_status is None:
-        raise ReaderError(HostReason.TRUNCATED, f"the connection broke off in the middle of an answer{said}")
+        raise ReaderError(HostReason.TRUNCATED, f"the connection broke in the middle of an answer{said}")
     if frame.header is None:
         printed = frame.noise.decode("utf-8", "replace").strip()[:200]
         heard = f'; the login printed "{printed}"' if printed else said
@@ -74,8 +74,8 @@ def _demand_frame(frame: Transcript, answer: Answer, user: str) -> None:
     if frame.trailer is None or answer.exit_status != 0:
         raise ReaderError(
             HostReason.TRUNCATED,
-            f"the reader's answer has no proper end (exit status {answer.exit_status}){said}",
-            "It was killed, or the disk or memory is full there. The next run reads on.",
+            f"the reader's answer is cut short (exit status {answer.exit_status}){said}",
+            "It was killed, or disk or memory is full there. The next run continues from there.",
         )
 
 
@@ -100,34 +100,34 @@ _REFUSALS = {
 """Exit statuses of the reader (`die` in reader.sh; sysexits.h) and what they mean."""
 
 
-def _refusal(rc: int, why: str, said: str, user: str) -> HostError:
+def _refusal_error(rc: int, why: str, said: str, user: str) -> HostError:
     """The reader's own word for what stopped it."""
     if rc in _REFUSALS:
         reason, summary, advice = _REFUSALS[rc]
         return ReaderError(reason, f"{summary} ({why})", advice, refused=rc == _REFUSED)
     if why.endswith(("-124", "-137")):
-        return ReaderError(HostReason.TIMEOUT, "journalctl did not finish in time on the host", "Is its disk hanging?")
+        return ReaderError(HostReason.TIMEOUT, "journalctl on the host did not finish in time", "Is its disk hanging?")
     if any(word in said.lower() for word in _PERMISSION):
-        return no_permission(user)
+        return no_permission_error(user)
     return ReaderError(
-        HostReason.COMMAND_FAILED, f"reading failed on the host ({why}){said}", "Run journalctl there by hand."
+        HostReason.COMMAND_FAILED, f"the reader failed on the host ({why}){said}", "Run journalctl there by hand."
     )
 
 
-def no_permission(user: str) -> HostError:
+def no_permission_error(user: str) -> HostError:
     """The user may not read the system journal; journalctl itself says nothing about it and exits with 0."""
     return ReaderError(
         HostReason.NO_PERMISSION,
         f"user {user} may not read the kernel's lines in the journal",
-        f"Run there: `sudo usermod -aG systemd-journal {user}`; it counts from the next login.",
+        f"Run there: `sudo usermod -aG systemd-journal {user}`; it takes effect at the next login.",
     )
 
 
-def _trouble(frame: Transcript, answer: Answer, user: str) -> HostError | None:
+def _doubt(frame: Transcript, answer: Answer, user: str) -> HostError | None:
     """What makes a complete answer doubtful: anything on stderr, or a line that is too long to be a record."""
     text = answer.stderr.lower()
     if any(word in text for word in _PERMISSION):
-        return no_permission(user)
+        return no_permission_error(user)
     if any(word in text for word in _CORRUPT):
         return ReaderError(
             HostReason.CORRUPT,
@@ -138,34 +138,34 @@ def _trouble(frame: Transcript, answer: Answer, user: str) -> HostError | None:
         return ReaderError(
             HostReason.STDERR,
             f'the host complained: "{answer.stderr.splitlines()[0][:200]}"',
-            "Something may be missing from what was read. Log in by hand and make the complaint go away.",
+            "Something may be missing from what was read. Log in by hand and remove its cause.",
         )
-    return damaged(frame.overlong)
+    return damage_error(frame.overlong)
 
 
-def damaged(count: int) -> HostError | None:
+def damage_error(count: int) -> HostError | None:
     """Lines of an answer that are no records, if there are any."""
     if count == 0:
         return None
     return ReaderError(
         HostReason.CORRUPT,
-        f"{count} lines of the answer could not be understood",
+        f"{count} lines of the answer could not be parsed",
         "Run `sudo journalctl --verify` there.",
     )
 
 
-async def greet(session: Session) -> Hello:
+async def ask_hello(session: Session) -> Hello:
     """Who we are on the host and which boots it shows."""
     lines: list[bytes] = []
     asked = await ask(session, "read1 hello", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
     greeting = frames.hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
         raise ReaderError(
-            HostReason.CORRUPT, "the reader's greeting could not be understood", "Install this version's reader."
+            HostReason.CORRUPT, "the reader's greeting could not be parsed", "Install this version's reader."
         )
     if not greeting.listed:
         raise ReaderError(
-            HostReason.TIMEOUT, "journalctl could not list the boots in 30 s on the host", "Is its disk hanging?"
+            HostReason.TIMEOUT, "journalctl on the host could not list the boots within 30 s", "Is its disk hanging?"
         )
     return greeting
 
@@ -187,7 +187,7 @@ class Records:
             raise ReaderError(
                 HostReason.CORRUPT,
                 f"the host sent more than the {self._most} lines that were asked for",
-                "This is no answer of the reader. Log in by hand and see what the login prints.",
+                "This does not come from the reader. Log in by hand and see what the login prints.",
             )
         record = journal_records.parse_journal(line)
         if record is None:
@@ -216,7 +216,7 @@ async def ring(session: Session) -> tuple[list[RingRecord], HostError | None]:
             if error.reason is not HostReason.GAP:
                 raise
         else:
-            return records, asked.trouble or damaged(bad)
+            return records, asked.trouble or damage_error(bad)
     raise ReaderError(
         HostReason.GAP, "the kernel overwrites its ring buffer faster than it can be read", "See `dmesg` there."
     )
@@ -236,14 +236,14 @@ _GRACE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class VitalsAnswer:
     """One answer, and how far the host's clock is ahead of ours in seconds (None: it does not tell the time)."""
 
     vitals: Vitals
     clock_offset_s: float | None
 
 
-async def look(session: Session, clock: Clock) -> Looked:
+async def ask_vitals(session: Session, clock: Clock) -> VitalsAnswer:
     """Ask once; raises HostError when no complete answer comes.
 
     A hanging `nvidia-smi` keeps the far end of the channel open for ever, so its end is not waited for.
@@ -276,7 +276,7 @@ async def look(session: Session, clock: Clock) -> Looked:
         raise ReaderError(
             HostReason.COMMAND_FAILED, f"the reader gave no vitals ({why})", "Install this version's reader."
         )
-    return Looked(vitals, _offset(vitals.host_now, heard[0]))
+    return VitalsAnswer(vitals, _offset(vitals.host_now, heard[0]))
 
 
 def _offset(host_now: float | None, heard_at: float) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from watchdog.checks.reader_client import Looked, look
+from watchdog.checks.reader_client import VitalsAnswer, ask_vitals
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
 from watchdog.kinds import OF_SERVERS, VITALS
@@ -16,7 +16,7 @@ from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Seve
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError, Session, reading
 from watchdog.text import gib
-from watchdog.vitals import VitalsMemory, figures, judge, merged, summary
+from watchdog.vitals import VitalsMemory, judge_gpus, measurements_of, merge_samples, summary
 
 SAMPLES = 3
 BETWEEN_S = 2.0
@@ -37,7 +37,7 @@ def build(config: Config, clock: Clock, chat: object) -> list[VitalsCheck]:  # n
     return [VitalsCheck(host, clock, jump=by_name.get(host.jump or "")) for host in config.hosts]
 
 
-def early(
+def vitals_to_run_now(
     observation: Observation, runs_on: Mapping[str, Iterable[str]], running: Callable[[str], Check | None]
 ) -> list[str]:
     """Keys of the vitals checks that should run now because `observation` is a failed probe; tells them so.
@@ -49,7 +49,7 @@ def early(
     found = []
     for host in runs_on.get(observation.labels.get("server", ""), ()):
         check = running(VITALS.key(host))
-        if isinstance(check, VitalsCheck) and check.wanted_for(observation.at):
+        if isinstance(check, VitalsCheck) and check.note_failed_probe(observation.at):
             found.append(check.key)
     return found
 
@@ -74,7 +74,7 @@ class VitalsCheck:
         """Seconds from one look to the next."""
         return self._host.vitals.interval_s
 
-    def wanted_for(self, failed_at: float) -> bool:
+    def note_failed_probe(self, failed_at: float) -> bool:
         """Note that a probe of a server on this host failed; whether the host is to be looked at now for that.
 
         `failed_at` is when the probe began, in Unix seconds: a look that began later, just now, is good enough.
@@ -88,26 +88,26 @@ class VitalsCheck:
         self._seen_at, self._taken_at = now, self._clock.monotonic()
         started = self._taken_at
         remembered = VitalsMemory(memory)
-        looks: list[Looked] = []
+        looks: list[VitalsAnswer] = []
         try:
             async with reading(self._host, self._host.vitals.timeout_s, jump=self._jump) as session:
                 await self._look(session, looks)
         except HostError as error:
             if not looks:  # else the samples that did come are good
                 return CheckResult((self._unread(error, now, self._clock.monotonic() - started),))
-        vitals = merged([one.vitals for one in looks])
-        gpus = judge(vitals.gpus, remembered.power.bounds)
+        vitals = merge_samples([one.vitals for one in looks])
+        gpus = judge_gpus(vitals.gpus, remembered.power.bounds)
         if started - self._troubled_at > TROUBLED_S:
             remembered.power.learn(vitals.gpus)
         available = vitals.memory_available
         drop = None if available is None else remembered.drop(available, now)
-        numbers = figures(vitals, gpus, clock_offset_s=looks[0].clock_offset_s, drop=drop)
+        numbers = measurements_of(vitals, gpus, clock_offset_s=looks[0].clock_offset_s, drop=drop)
         seen = self._observation(summary(vitals, gpus), available, numbers, now)
         return CheckResult((seen,), remembered.to_json(), forgettable=True)
 
-    async def _look(self, session: Session, looks: list[Looked]) -> None:
+    async def _look(self, session: Session, looks: list[VitalsAnswer]) -> None:
         while True:
-            looks.append(await look(session, self._clock))
+            looks.append(await ask_vitals(session, self._clock))
             vitals = looks[-1].vitals
             if not any(gpu.is_full for gpu in vitals.gpus) or vitals.gpu_tool.wedged or len(looks) >= SAMPLES:
                 return

@@ -1,20 +1,21 @@
 """What most likely lies behind an incident: what is known joined into one plain sentence, never more than that. Pure.
 
-`diagnose` takes the incident and what is known of its hosts as a `Scene`. Facts are drawn from it (`server_facts`,
-`host_facts`), and the first signature of the table (`signatures`) whose facts are all there gives the words.
+`diagnose` takes the incident and what is known of its hosts as a `DiagnosisInput`. Facts are drawn from it
+(`server_facts`, `host_facts`), and the first signature of the table (`signatures`) whose facts are all there gives the
+words.
 """
 
-from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
+from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.diagnosis.match import diagnose, matching
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 
 __all__ = [
     "HOST_SIGNATURES",
     "SERVER_SIGNATURES",
+    "Basis",
+    "DiagnosisInput",
     "Fact",
     "HostView",
-    "Scene",
-    "Seen",
     "Signature",
     "diagnose",
     "matching",

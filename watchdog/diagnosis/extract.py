@@ -6,7 +6,7 @@ set beside the first miss.
 
 from __future__ import annotations
 
-from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
+from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.kinds import GENERATION, KERNEL_LOG, REBOOTED, row_of
 from watchdog.model import Evidence, Incident, Observation, Severity, Verdict
 from watchdog.reasons import HostReason, ServerReason
@@ -27,16 +27,16 @@ _GPU = ("gpu.",)
 _STUCK = ("lockup", "hung_task", "oops", "panic", "serror", "hw.fatal", "mce")
 
 
-def host_facts(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+def host_facts(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     """What is known of `host` since the trouble began."""
-    found = _reachability(host, scene)
+    found = _reachability(host, given)
     vitals = host.vitals
     if vitals is not None and _was_read(vitals):
-        if vitals.at >= scene.incident.since:
+        if vitals.at >= given.incident.since:
             found |= _gpu(host, vitals)
-        if vitals.at >= scene.incident.since - BEFORE_S:
+        if vitals.at >= given.incident.since - BEFORE_S:
             found |= _memory(host, vitals)
-    return found | _kernel(host, scene) | _reboot(host, scene)
+    return found | _kernel(host, given) | _reboot(host, given)
 
 
 def loads_since(host: HostView, since: float) -> tuple[JudgedGpu, ...]:
@@ -57,61 +57,61 @@ def _was_read(seen: Observation) -> bool:
     return seen.verdict is not Verdict.UNKNOWN
 
 
-def _reachability(host: HostView, scene: Scene) -> dict[Fact, Seen]:
-    looks = [look for look in (host.vitals, host.kernel_log) if look is not None and look.at >= scene.incident.since]
-    if scene.incident.key == KERNEL_LOG.key(host.name) and scene.newest is not None:
-        looks.append(scene.newest)
+def _reachability(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
+    looks = [look for look in (host.vitals, host.kernel_log) if look is not None and look.at >= given.incident.since]
+    if given.incident.key == KERNEL_LOG.key(host.name) and given.newest is not None:
+        looks.append(given.newest)
     if not looks:
         return {}
     newest = max(looks, key=lambda look: look.at)
-    seen = Seen(newest.summary, (Evidence(newest.at, host.name, newest.summary),))
+    seen = Basis(newest.summary, (Evidence(newest.at, host.name, newest.summary),))
     fact = _fact(newest)
     if fact is Fact.HOST_ANSWERS or newest.verdict is Verdict.PASS:
-        return {Fact.HOST_ANSWERS: Seen(f"{host.name} itself answers")}
+        return {Fact.HOST_ANSWERS: Basis(f"{host.name} itself answers")}
     if newest.reason == HostReason.TIMEOUT and newest.answered:
-        return {Fact.HOST_ANSWERS: Seen(f"{host.name} answers, slowly")}
+        return {Fact.HOST_ANSWERS: Basis(f"{host.name} answers, slowly")}
     return {fact: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
 
 
-def _gpu(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
-    found: dict[Fact, Seen] = {}
+def _gpu(host: HostView, vitals: Observation) -> dict[Fact, Basis]:
+    found: dict[Fact, Basis] = {}
     evidence = vitals_evidence(host)
     for one in loads_of(vitals.measurements):
         words = f"{host.name}'s {gpu_words(one)}"
         if one.load is Load.SPINNING:
-            found.setdefault(Fact.GPU_SPINS, Seen(words, evidence))
+            found.setdefault(Fact.GPU_SPINS, Basis(words, evidence))
             if one.gpu.memory_util is not None and one.gpu.memory_util < 1:
-                found.setdefault(Fact.GPU_MEMORY_IDLE, Seen("", evidence))
+                found.setdefault(Fact.GPU_MEMORY_IDLE, Basis("", evidence))
         elif one.load is Load.WORKING:
-            found.setdefault(Fact.GPU_WORKS, Seen(words, evidence))
+            found.setdefault(Fact.GPU_WORKS, Basis(words, evidence))
     if vitals.measurements.get("gpu_wedged"):
-        found[Fact.GPU_WEDGED] = Seen("nvidia-smi does not come back", evidence)
+        found[Fact.GPU_WEDGED] = Basis("nvidia-smi hangs", evidence)
     return found
 
 
-def _memory(host: HostView, vitals: Observation) -> dict[Fact, Seen]:
+def _memory(host: HostView, vitals: Observation) -> dict[Fact, Basis]:
     numbers, evidence = vitals.measurements, vitals_evidence(host)
     available, total = numbers.get("memory_available_bytes"), numbers.get("memory_total_bytes")
-    found: dict[Fact, Seen] = {}
+    found: dict[Fact, Basis] = {}
     if available is None or total is None or total <= 0:
         return found
     if available < LOW_MEMORY * total or vitals.reason == HostReason.LOW_MEMORY:
         words = f"{host.name} has {gib(available)} of {gib(total)} memory left"
-        found[Fact.MEMORY_LOW] = Seen(words, evidence)
+        found[Fact.MEMORY_LOW] = Basis(words, evidence)
     some, full = numbers.get("memory_some_avg10", 0.0), numbers.get("memory_full_avg10", 0.0)
     drop = numbers.get("memory_drop_bytes", 0.0)
     if some >= SOME_PRESSURE or full >= FULL_PRESSURE:
-        found[Fact.MEMORY_PRESSED] = Seen(f"programs wait for memory {max(some, full):.0f} % of the time", evidence)
+        found[Fact.MEMORY_PRESSED] = Basis(f"programs wait for memory {max(some, full):.0f} % of the time", evidence)
     elif drop >= FALLEN * total:
-        found[Fact.MEMORY_PRESSED] = Seen(f"it fell by {gib(drop)} within half an hour", evidence)
+        found[Fact.MEMORY_PRESSED] = Basis(f"it fell by {gib(drop)} within half an hour", evidence)
     return found
 
 
-def _kernel(host: HostView, scene: Scene) -> dict[Fact, Seen]:
-    found: dict[Fact, Seen] = {}
-    since = scene.incident.since
+def _kernel(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
+    found: dict[Fact, Basis] = {}
+    since = given.incident.since
     # The first miss is dated by the start of its probe: a line within the probe came before the miss was known.
-    probe_s = scene.newest.duration_s if scene.newest is not None else 0.0
+    probe_s = given.newest.duration_s if given.newest is not None else 0.0
     for one in sorted(host.occurrences, key=_first_at):
         at = _first_at(one)
         if one.last_at < since - KERNEL_S:
@@ -119,7 +119,7 @@ def _kernel(host: HostView, scene: Scene) -> dict[Fact, Seen]:
         before = at <= since + probe_s
         device = one.labels.get("device", "-")
         what = one.reason if device in {"-", "(many)"} else f"{one.reason} on {device}"
-        seen = Seen(f"{host.name}: {what} {_beside(at, since, probe_s)}", one.evidence[:1])
+        seen = Basis(f"{host.name}: {what} {_beside(at, since, probe_s)}", one.evidence[:1])
         fact = _fact_of(one, before=before)
         if fact is not None:
             found.setdefault(fact, seen)
@@ -139,25 +139,25 @@ def _fact_of(one: Incident, *, before: bool) -> Fact | None:
     return Fact.KERNEL_STUCK if grave and kind.startswith(_STUCK) else None
 
 
-def _reboot(host: HostView, scene: Scene) -> dict[Fact, Seen]:
+def _reboot(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     """A restart since the server last was well: told by its kernel log, or by its uptime alone."""
-    since = scene.incident.since
-    well = scene.incident.last_good_at if scene.incident.last_good_at is not None else since - BEFORE_S
-    found: dict[Fact, Seen] = {}
+    since = given.incident.since
+    well = given.incident.last_good_at if given.incident.last_good_at is not None else since - BEFORE_S
+    found: dict[Fact, Basis] = {}
     vitals = host.vitals
     uptime_s = vitals.measurements.get("uptime_s") if vitals is not None else None
     if vitals is not None and uptime_s is not None and vitals.at - uptime_s > well:
         words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since, 0.0)}"
-        found[Fact.REBOOTED] = Seen(words, vitals_evidence(host))
+        found[Fact.REBOOTED] = Basis(words, vitals_evidence(host))
     for one in host.occurrences:
         if one.reason == REBOOTED.name and one.opened_at > well:
-            found[Fact.REBOOT_TOLD] = Seen(one.detail, one.evidence[-1:])
-            found.setdefault(Fact.REBOOTED, Seen(f"{host.name} restarted", ()))
+            found[Fact.REBOOT_TOLD] = Basis(one.detail, one.evidence[-1:])
+            found.setdefault(Fact.REBOOTED, Basis(f"{host.name} restarted", ()))
     return found
 
 
 def _first_at(one: Incident) -> float:
-    """When the kernel first said it; the times of a scene are those of our clock."""
+    """When the kernel first said it; the times of a given are those of our clock."""
     return min((fact.at for fact in one.evidence if fact.at is not None), default=one.since)
 
 
@@ -182,13 +182,13 @@ _COUNTERS = {
 }
 
 
-def server_facts(scene: Scene) -> dict[Fact, Seen]:
+def server_facts(given: DiagnosisInput) -> dict[Fact, Basis]:
     """What the newest failing probe of the incident's server says; nothing without one."""
-    newest = scene.newest
+    newest = given.newest
     if newest is None or newest.verdict is not Verdict.FAIL:
         return {}
-    reason, said = newest.reason, Seen(newest.summary)
-    found: dict[Fact, Seen] = {}
+    reason, said = newest.reason, Basis(newest.summary)
+    found: dict[Fact, Basis] = {}
     fact, row = _fact(newest), row_of(newest.key, newest.reason)
     if fact is not None:
         found[fact] = said
@@ -198,16 +198,16 @@ def server_facts(scene: Scene) -> dict[Fact, Seen]:
         found[Fact.UNANSWERED] = said
     for name, fact in _COUNTERS.items():
         if newest.measurements.get(name):
-            found[fact] = Seen(_queue(newest))
+            found[fact] = Basis(_queue(newest))
     if reason == ServerReason.BUSY and Fact.BUSY_COUNTER not in found:
         found[Fact.SAYS_BUSY] = said
     http = _http_up(newest)
     if http:
-        found[Fact.HTTP_UP] = Seen(http)
+        found[Fact.HTTP_UP] = Basis(http)
     elif reason in {ServerReason.NO_REPLY, ServerReason.UNREACHABLE}:
         found[Fact.SILENT_API] = said
-    if scene.incident.count >= REPEATED:
-        found[Fact.REPEATED] = Seen(f"{scene.incident.count}")
+    if given.incident.count >= REPEATED:
+        found[Fact.REPEATED] = Basis(f"{given.incident.count}")
     return found
 
 
@@ -231,4 +231,4 @@ def _queue(newest: Observation) -> str:
     """`3 running, 7 waiting`, as far as the engine told."""
     named = (("engine_running", "running"), ("engine_waiting", "waiting"))
     known = [f"{newest.measurements[key]:g} {word}" for key, word in named if key in newest.measurements]
-    return ", ".join(known) or "its queue is not told"
+    return ", ".join(known) or "queue length unknown"

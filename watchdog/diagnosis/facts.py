@@ -67,7 +67,7 @@ class Fact(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Basis:
     """A fact that holds: its words, and what it rests on besides the failing check itself."""
 
     words: str = ""
@@ -91,7 +91,7 @@ class HostView:
         """How far its clock is ahead of ours in seconds; 0.0 when that is not known."""
         return 0.0 if self.vitals is None else self.vitals.measurements.get("clock_offset_s", 0.0)
 
-    def noted(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    def with_clock_note(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
         """Evidence from this host, its source saying how far the host's clock is off, as its own log shows that time.
 
         The times themselves are on our clock already: the reading of the kernel log places them there.
@@ -103,7 +103,7 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class DiagnosisInput:
     """An incident and what is known around it at `now` (Unix seconds). All times are on our clock.
 
     `newest` is the newest failing observation of the incident's own key. `hosts` are those the server runs on, or the

@@ -1,11 +1,11 @@
-"""From a scene to its diagnosis: the first signature whose facts are all there."""
+"""From a given to its diagnosis: the first signature whose facts are all there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from watchdog.diagnosis.extract import host_facts, loads_since, server_facts, vitals_evidence
-from watchdog.diagnosis.facts import Fact, HostView, Scene, Seen
+from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 from watchdog.kinds import kind_of
 from watchdog.model import Confidence, Diagnosis, Evidence, Nature, Verdict
@@ -21,18 +21,18 @@ _FROM_HOSTS = frozenset(
 )  # fmt: skip
 
 
-def diagnose(scene: Scene) -> Diagnosis | None:
-    """What most likely lies behind the scene's incident; None for what explains itself (kernel lines, ourselves)."""
-    kind = kind_of(scene.incident.key)
-    if scene.incident.nature is Nature.OCCURRENCE or scene.newest is None or kind is None or not kind.is_diagnosed:
+def diagnose(given: DiagnosisInput) -> Diagnosis | None:
+    """What most likely lies behind the given's incident; None for what explains itself (kernel lines, ourselves)."""
+    kind = kind_of(given.incident.key)
+    if given.incident.nature is Nature.OCCURRENCE or given.newest is None or kind is None or not kind.is_diagnosed:
         return None
     if kind.label == "server":
-        return _of_server(scene)
-    return _of_host(scene)
+        return _of_server(given)
+    return _of_host(given)
 
 
 def matching(
-    table: Sequence[Signature], common: Mapping[Fact, Seen], by_host: Mapping[str, Mapping[Fact, Seen]]
+    table: Sequence[Signature], common: Mapping[Fact, Basis], by_host: Mapping[str, Mapping[Fact, Basis]]
 ) -> tuple[Signature, str] | None:
     """The first signature of `table` whose facts are all there, and the host they are from ("" for none).
 
@@ -47,122 +47,122 @@ def matching(
     return None
 
 
-def _of_server(scene: Scene) -> Diagnosis:
-    by_host = {host.name: host_facts(host, scene) for host in scene.hosts}
-    common = server_facts(scene) | _across(scene, by_host)
+def _of_server(given: DiagnosisInput) -> Diagnosis:
+    by_host = {host.name: host_facts(host, given) for host in given.hosts}
+    common = server_facts(given) | _across_hosts(given, by_host)
     found = matching(SERVER_SIGNATURES, common, by_host)
     if found is None:
         return Diagnosis(
             name="unknown",
             confidence=Confidence.CANNOT_TELL,
-            short="cause not known",
-            sentence="nothing more is known",
-            evidence=_looks(scene, ()),
+            short="cause unknown",
+            sentence="nothing else is known",
+            evidence=_all_evidence(given, ()),
         )
     signature, host = found
-    extra = {"missing": _missing(scene, common), "clean": _clean(scene, host, by_host)}
-    return _told(signature, host, {**common, **by_host.get(host, {})}, extra, scene)
+    extra = {"missing": _missing(given, common), "clean": _clean(given, host, by_host)}
+    return _diagnosis(signature, host, {**common, **by_host.get(host, {})}, extra, given)
 
 
-def _of_host(scene: Scene) -> Diagnosis | None:
-    by_host = {host.name: host_facts(host, scene) for host in scene.hosts}
-    found = matching(HOST_SIGNATURES, _servers(scene), by_host)
+def _of_host(given: DiagnosisInput) -> Diagnosis | None:
+    by_host = {host.name: host_facts(host, given) for host in given.hosts}
+    found = matching(HOST_SIGNATURES, _servers(given), by_host)
     if found is None:
         return None
     signature, host = found
-    return _told(signature, host, {**_servers(scene), **by_host.get(host, {})}, {}, scene)
+    return _diagnosis(signature, host, {**_servers(given), **by_host.get(host, {})}, {}, given)
 
 
-def _told(
-    signature: Signature, host: str, facts: Mapping[Fact, Seen], extra: Mapping[str, str], scene: Scene
+def _diagnosis(
+    signature: Signature, host: str, facts: Mapping[Fact, Basis], extra: Mapping[str, str], given: DiagnosisInput
 ) -> Diagnosis:
     words = {**{fact.value: facts[fact].words for fact in signature.needs}, **extra, "host": host}
     used = tuple(one for fact in sorted(signature.needs) for one in facts[fact].evidence)
     return Diagnosis(
         name=signature.name,
         confidence=signature.confidence,
-        short=_filled(signature.short, words),
-        sentence=_filled(signature.words, words),
-        evidence=_looks(scene, used),
-        look_at=_filled(signature.look_at, words),
+        short=_fill(signature.short, words),
+        sentence=_fill(signature.words, words),
+        evidence=_all_evidence(given, used),
+        look_at=_fill(signature.look_at, words),
     )
 
 
-def _filled(template: str, words: Mapping[str, str]) -> str:
+def _fill(template: str, words: Mapping[str, str]) -> str:
     """`template` with its names replaced; the words themselves may hold braces, which mean nothing."""
     for name, text in words.items():
         template = template.replace("{" + name + "}", text.replace("{", "(").replace("}", ")"))
     return template
 
 
-def _looks(scene: Scene, used: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+def _all_evidence(given: DiagnosisInput, used: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     """What the diagnosis rests on, and how each host looked since the trouble began; each fact once, in time order."""
     looked = tuple(
         one
-        for host in scene.hosts
-        if host.vitals is not None and host.vitals.at >= scene.incident.since
+        for host in given.hosts
+        if host.vitals is not None and host.vitals.at >= given.incident.since
         for one in vitals_evidence(host)
     )
     return tuple(sorted(dict.fromkeys((*looked, *used)), key=lambda one: -1.0 if one.at is None else one.at))
 
 
-def _across(scene: Scene, by_host: Mapping[str, Mapping[Fact, Seen]]) -> dict[Fact, Seen]:
+def _across_hosts(given: DiagnosisInput, by_host: Mapping[str, Mapping[Fact, Basis]]) -> dict[Fact, Basis]:
     """Facts that need more than one host, or none."""
-    found: dict[Fact, Seen] = {}
+    found: dict[Fact, Basis] = {}
     gone = [name for name, facts in by_host.items() if Fact.HOST_GONE in facts]
     if len(gone) >= 2 and len(gone) == len(by_host):
         evidence = tuple(one for name in gone for one in by_host[name][Fact.HOST_GONE].evidence)
-        found[Fact.ALL_GONE] = Seen(", ".join(gone), evidence)
-    for host in scene.hosts:
-        for one in loads_since(host, scene.incident.since):
+        found[Fact.ALL_GONE] = Basis(", ".join(gone), evidence)
+    for host in given.hosts:
+        for one in loads_since(host, given.incident.since):
             if one.load is Load.EMPTY:
-                found.setdefault(Fact.GPU_EMPTY, Seen(f"{host.name}'s {gpu_words(one)}", vitals_evidence(host)))
-    if scene.own_road:
-        found[Fact.OWN_ROAD] = Seen(scene.own_road)
+                found.setdefault(Fact.GPU_EMPTY, Basis(f"{host.name}'s {gpu_words(one)}", vitals_evidence(host)))
+    if given.own_road:
+        found[Fact.OWN_ROAD] = Basis(given.own_road)
     return found
 
 
-def _servers(scene: Scene) -> dict[Fact, Seen]:
+def _servers(given: DiagnosisInput) -> dict[Fact, Basis]:
     """How the servers on the host of a host's incident are, since it began."""
-    found: dict[Fact, Seen] = {}
-    for seen in scene.servers:
-        if seen.at + seen.duration_s < scene.incident.since:
+    found: dict[Fact, Basis] = {}
+    for seen in given.servers:
+        if seen.at + seen.duration_s < given.incident.since:
             continue
         name = seen.labels.get("server", seen.key)
         if seen.verdict is Verdict.PASS:
-            found.setdefault(Fact.SERVERS_ALIVE, Seen(f"{name} on it still gives text"))
+            found.setdefault(Fact.SERVERS_ALIVE, Basis(f"{name} on it still gives text"))
         elif seen.verdict is not Verdict.FAIL or seen.measurements.get("engine_answered"):
             continue
         elif seen.reason == ServerReason.UNREACHABLE:
-            found.setdefault(Fact.SERVERS_UNREACHABLE, Seen(f"{name} on it cannot be reached"))
-            found.setdefault(Fact.SERVERS_STOPPED, Seen(f"{name} on it cannot be reached"))
+            found.setdefault(Fact.SERVERS_UNREACHABLE, Basis(f"{name} on it cannot be reached"))
+            found.setdefault(Fact.SERVERS_STOPPED, Basis(f"{name} on it cannot be reached"))
         elif seen.reason in UNANSWERED:
-            found.setdefault(Fact.SERVERS_STOPPED, Seen(f"{name} on it gives no answer"))
+            found.setdefault(Fact.SERVERS_STOPPED, Basis(f"{name} on it does not answer"))
     return found
 
 
-def _missing(scene: Scene, common: Mapping[Fact, Seen]) -> str:
+def _missing(given: DiagnosisInput, common: Mapping[Fact, Basis]) -> str:
     """What would have told busy from hung, and was not there."""
     missing = []
     if not common.keys() & {Fact.FROZEN, Fact.LOST, Fact.BUSY_COUNTER}:
-        missing.append("no counter of its engine tells whether it moves")
-    loads = [one for host in scene.hosts for one in loads_since(host, scene.incident.since)]
+        missing.append("no engine counter tells whether it makes progress")
+    loads = [one for host in given.hosts for one in loads_since(host, given.incident.since)]
     if any(one.load is Load.FULL for one in loads):
-        missing.append("a GPU is full, and its usual power is not learned yet")
+        missing.append("a GPU is at full load, and its usual power is not known yet")
     elif not loads:
-        missing.append("its GPUs have not been seen since")
+        missing.append("its GPUs have not been checked since")
     return "".join(f"; {one}" for one in missing)
 
 
-def _clean(scene: Scene, host: str, by_host: Mapping[str, Mapping[Fact, Seen]]) -> str:
+def _clean(given: DiagnosisInput, host: str, by_host: Mapping[str, Mapping[Fact, Basis]]) -> str:
     """The other hosts whose kernel said nothing, as far as it was read since the trouble began."""
     spoke = {Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK}
-    clean = [other.name for other in scene.hosts if other.name != host and _read_clean(other, scene)]
+    clean = [other.name for other in given.hosts if other.name != host and _read_clean(other, given)]
     return "".join(f"; {name} clean" for name in clean if not spoke & by_host[name].keys())
 
 
-def _read_clean(host: HostView, scene: Scene) -> bool:
+def _read_clean(host: HostView, given: DiagnosisInput) -> bool:
     seen = host.kernel_log
     return (
-        seen is not None and seen.verdict is Verdict.PASS and seen.at >= scene.incident.since and not host.occurrences
+        seen is not None and seen.verdict is Verdict.PASS and seen.at >= given.incident.since and not host.occurrences
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis import HostView, Scene, diagnose
+from watchdog.diagnosis import DiagnosisInput, HostView, diagnose
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, VITALS, kind_of
 from watchdog.message import Redactor
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
@@ -14,7 +14,7 @@ from watchdog.reasons import OwnReason
 from watchdog.text import clean_line
 
 
-class Scenery:
+class DiagnosisContext:
     """Remembers one observation per condition: nothing that grows. After a restart it is empty and fills at once."""
 
     def __init__(self) -> None:
@@ -30,23 +30,29 @@ class Scenery:
         """Forget what `plan` does not watch."""
         self._newest = {key: seen for key, seen in self._newest.items() if plan.covers(key)}
 
-    def noted(self, observation: Observation) -> Observation:
+    def with_clock_note(self, observation: Observation) -> Observation:
         """`observation` with a word about the host's clock at its kernel lines, where we know that it is off."""
         name = observation.labels.get("host")
         if observation.nature is not Nature.OCCURRENCE or name is None:
             return observation
         host = HostView(name=name, vitals=self._newest.get(VITALS.key(name)))
-        return replace(observation, evidence=host.noted(observation.evidence)) if host.clock_offset_s else observation
+        return (
+            replace(observation, evidence=host.with_clock_note(observation.evidence))
+            if host.clock_offset_s
+            else observation
+        )
 
-    def diagnosed(self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float) -> Incident:
+    def with_diagnosis(
+        self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float
+    ) -> Incident:
         """`incident` with the diagnosis of now; with the one it had, where nothing new can be said."""
         newest = self._newest.get(incident.key)
         if newest is None or newest.verdict is not Verdict.FAIL or incident.status is not IncidentStatus.FIRING:
             return incident
-        found = diagnose(self._scene(incident, newest, plan, others.values(), now))
+        found = diagnose(self._input(incident, newest, plan, others.values(), now))
         return incident if found is None or found == incident.diagnosis else replace(incident, diagnosis=found)
 
-    def concerned(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
+    def affected_keys(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
         """Keys of the open incidents whose diagnosis may change by `observation`: those of the servers on its host."""
         host = observation.labels.get("host")
         if host is None or not others or any(kind.has(observation.key) for kind in OF_SERVERS):
@@ -55,9 +61,9 @@ class Scenery:
         keys = [kind.key(server) for server in servers for kind in OF_SERVERS]
         return [key for key in keys if key in others and key != observation.key]
 
-    def _scene(
+    def _input(
         self, incident: Incident, newest: Observation, plan: AlertPlan, others: Iterable[Incident], now: float
-    ) -> Scene:
+    ) -> DiagnosisInput:
         server, about = incident.labels.get("server"), incident.labels.get("host")
         names = plan.runs_on.get(server, ()) if server is not None else (about,) if about is not None else ()
         opened = list(others)
@@ -74,7 +80,7 @@ class Scenery:
         )
         seen = [self._newest.get(GENERATION.key(name)) for name, on in plan.runs_on.items() if about in on]
         road = next((one for one in opened if BLIND.has(one.key) and one.reason == OwnReason.BLIND), None)
-        return Scene(
+        return DiagnosisInput(
             incident=incident,
             newest=newest,
             now=now,
@@ -92,7 +98,7 @@ REASONS = 10
 _TEXT_LIMIT = 500
 
 
-def made_safe(observation: Observation, hide: Redactor) -> Observation:
+def sanitize(observation: Observation, hide: Redactor) -> Observation:
     """`observation` as it may be stored and shown: no secrets, no control characters, bounded."""
 
     def safe(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
-from watchdog.ingest.context import Scenery, Strikes, made_safe
+from watchdog.ingest.context import DiagnosisContext, Strikes, sanitize
 from watchdog.kinds import BLIND
 from watchdog.message import Redactor, render
 from watchdog.model import (
@@ -99,7 +99,7 @@ class Incidents:
         self._depth = depth
         self._last_id = ""
         self._strikes: dict[str, Strikes] = {}
-        self._scenery = Scenery()
+        self._context = DiagnosisContext()
 
     def load(self, tracks: Mapping[str, TrackState], incidents: Iterable[Incident], last_id: str) -> None:
         """Take over what was stored; states and incidents that do not match (a repaired database) are made to agree."""
@@ -127,20 +127,20 @@ class Incidents:
     def observe(self, observations: Iterable[Observation], now: float, work: UnitOfWork) -> None:
         """Take in observations, in their order."""
         for raw in observations:
-            observation = self._scenery.noted(made_safe(raw, self.redactor))
+            observation = self._context.with_clock_note(sanitize(raw, self.redactor))
             work.observations.append(observation)
-            self._scenery.note(observation)
+            self._context.note(observation)
             self._track(observation, now, work)
             blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
             if blind is not None:
                 self._track(blind, now, work)
-            for key in self._scenery.concerned(observation, self.plan, self.open):
-                diagnosed = self._diagnosed(self.open[key], now)
-                if diagnosed is not self.open[key]:
-                    self._keep(diagnosed, key, work)
+            for key in self._context.affected_keys(observation, self.plan, self.open):
+                with_diagnosis = self._diagnosed(self.open[key], now)
+                if with_diagnosis is not self.open[key]:
+                    self._keep(with_diagnosis, key, work)
 
     def _diagnosed(self, incident: Incident, now: float) -> Incident:
-        return self._scenery.diagnosed(incident, self.plan, self.open, now)
+        return self._context.with_diagnosis(incident, self.plan, self.open, now)
 
     def age(self, now: float, work: UnitOfWork) -> None:
         """Let time pass: occurrences expire, then reminders, silences and inhibited incidents are looked at."""
@@ -156,7 +156,7 @@ class Incidents:
             self._move(key, retired(self.tracks[key]), None, now, work)
             self.tracks.pop(key, None)
             work.tracks[key], work.hurried = None, True
-        self._scenery.forget(self.plan)
+        self._context.forget(self.plan)
         known = {receiver.name for receiver in self.plan.receivers}
         for key, incident in self.open.items():
             notified = {name: what for name, what in incident.notified.items() if name in known}
@@ -313,8 +313,10 @@ class Incidents:
         incident = replace(incident, notified=notified)
         self._keep(incident, incident.key, work)
         kind = NotificationKind.NEW if incident.nature is Nature.OCCURRENCE else NotificationKind.FIRING
-        noted = replace(incident, advice=f"({failed} could not be reached.) {incident.advice}", look_only=False)
-        self.queue(noted, Notification(incident.id, fallback, kind, incident.severity), now, work)
+        with_clock_note = replace(
+            incident, advice=f"({failed} could not be reached.) {incident.advice}", look_only=False
+        )
+        self.queue(with_clock_note, Notification(incident.id, fallback, kind, incident.severity), now, work)
         if incident.closed_at is not None:
             end = NotificationKind.QUIET if incident.nature is Nature.OCCURRENCE else NotificationKind.RESOLVED
             self.queue(incident, Notification(incident.id, fallback, end, incident.severity), now, work)

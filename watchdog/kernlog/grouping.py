@@ -186,7 +186,7 @@ def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -
         evidence=tuple(Evidence(line.at, f"{host} kernel", shown(line)) for line, _ in gravest_first[:MAX_LINES_SHOWN]),
         labels={"host": host, "kind": HISTORY, "device": "-"},
         count=len(spoke),
-        advice="These lines are old. Look at them once; they will not be told again.",
+        advice="These lines are old. Look at them once; they will not be reported again.",
         subject=host,
         unit="line",
         detail=f": {listed}",

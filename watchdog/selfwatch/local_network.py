@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from watchdog.config import Config, HostSettings
+from watchdog.config import Config, HostSettings, split_jump
 from watchdog.kinds import GENERATION, KERNEL_LOG, OF_HOSTS
 from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
 
@@ -298,11 +298,8 @@ def _endpoint_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> End
         return Endpoint(host.address, host.port)
     if host.jump in by_name:
         return Endpoint(by_name[host.jump].address, by_name[host.jump].port)
-    address = host.jump.rpartition("@")[2]
-    name, colon, port = address.rpartition(":")
-    if colon and port.isdigit() and (":" not in name or name.startswith("[")):
-        return Endpoint(name.strip("[]"), int(port))
-    return Endpoint(address.strip("[]"), 22)
+    _, address, port = split_jump(host.jump)
+    return Endpoint(address, port)
 
 
 def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:

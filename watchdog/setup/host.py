@@ -18,7 +18,7 @@ from watchdog.reasons import HostReason
 from watchdog.setup.files import PRIVATE, PUBLIC, Files, append_line, read, write
 from watchdog.setup.prompts import Prompter
 from watchdog.ssh import HostError
-from watchdog.ssh.host_key import OfferedKey, Standing, known_keys, offered_key, pattern, standing
+from watchdog.ssh.host_key import HostKey, KeyStatus, key_status, known_hosts_pattern, known_keys, scan_host_key
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
 from watchdog.text import duration
 
@@ -157,18 +157,18 @@ def _trust_host_key(host: HostSettings, access: Access, prompter: Prompter) -> b
     Raises HostError when the host offers no key.
     """
     own = read(access.known_hosts)
-    offered = asyncio.run(offered_key(host, access.timeout_s, own))
-    if standing(host, offered, own) is Standing.KNOWN:
+    offered = asyncio.run(scan_host_key(host, access.timeout_s, own))
+    if key_status(host, offered, own) is KeyStatus.KNOWN:
         prompter.ok(f"{host.name}: host key matches the known one, {offered}")
         return True
     about = f"host {host.name}"
     for path in (access.known_hosts, *access.elsewhere):
-        if standing(host, offered, read(path)) is Standing.CHANGED:
+        if key_status(host, offered, read(path)) is KeyStatus.CHANGED:
             _report_changed_key(host, offered, path, prompter)
             return False
-    prompter.note(f"{host.name} ({pattern(host)}) presents this host key:")
+    prompter.note(f"{host.name} ({known_hosts_pattern(host)}) presents this host key:")
     prompter.verbatim(str(offered))
-    sure = [path for path in access.elsewhere if standing(host, offered, read(path)) is Standing.KNOWN]
+    sure = [path for path in access.elsewhere if key_status(host, offered, read(path)) is KeyStatus.KNOWN]
     command = CONSOLE.format(kind=offered.kind.lower())
     if sure:
         prompter.note(f"It is already in {sure[0]}.")
@@ -186,14 +186,14 @@ def _trust_host_key(host: HostSettings, access: Access, prompter: Prompter) -> b
     return True
 
 
-def _report_changed_key(host: HostSettings, offered: OfferedKey, path: Path, prompter: Prompter) -> None:
+def _report_changed_key(host: HostSettings, offered: HostKey, path: Path, prompter: Prompter) -> None:
     known = ", ".join(key.get_fingerprint() for key in known_keys(host, read(path)))
     prompter.problem(
-        f"{pattern(host)} presents a different host key than {path} contains ({HostReason.HOST_KEY_CHANGED.value}): "
-        f"{offered.fingerprint}, not {known}",
+        f"{known_hosts_pattern(host)} presents a different host key than {path} contains "
+        f"({HostReason.HOST_KEY_CHANGED.value}): {offered.fingerprint}, not {known}",
         "Either the machine was reinstalled or someone is intercepting the connection. Compare on its console: "
         f"`{CONSOLE.format(kind=offered.kind.lower())}`; only if it is really the new one: "
-        f"`ssh-keygen -R '{pattern(host)}' -f {path}`, then run this again.",
+        f"`ssh-keygen -R '{known_hosts_pattern(host)}' -f {path}`, then run this again.",
         about=f"host {host.name}",
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 22
 
 
-class Standing(StrEnum):
+class KeyStatus(StrEnum):
     """What a known_hosts file says about an offered key."""
 
     KNOWN = "known"
@@ -26,7 +26,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedKey:
+class HostKey:
     """One host key: `openssh` as in a .pub file, `fingerprint` like `SHA256:…`, `bits` and `kind` as ssh-keygen has."""
 
     openssh: str
@@ -36,19 +36,19 @@ class OfferedKey:
 
     def line(self, host: HostSettings) -> str:
         """The line for known_hosts."""
-        return f"{pattern(host)} {self.openssh}"
+        return f"{known_hosts_pattern(host)} {self.openssh}"
 
     def __str__(self) -> str:
         """Bits, fingerprint and kind, as `ssh-keygen -l` prints them."""
         return f"{self.bits} {self.fingerprint} ({self.kind})"
 
 
-def pattern(host: HostSettings) -> str:
+def known_hosts_pattern(host: HostSettings) -> str:
     """How known_hosts names `host`: the address, with its port where that is not 22 (sshd(8))."""
     return host.address if host.port == DEFAULT_PORT else f"[{host.address}]:{host.port}"
 
 
-async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes = b"") -> OfferedKey:
+async def scan_host_key(host: HostSettings, timeout_s: float, known_hosts: bytes = b"") -> HostKey:
     """The key that `host` offers, of a kind that `known_hosts` already holds for it, if it offers one.
 
     One connection that ends before any login: sshd counts connections without a login against us (sshd_config(5),
@@ -91,45 +91,53 @@ async def offered_key(host: HostSettings, timeout_s: float, known_hosts: bytes =
         raise timeout_error(host, progress, timeout_s) from None
     except (OSError, asyncssh.Error) as error:
         if isinstance(error, asyncssh.KeyExchangeFailed) and kinds:
-            return await offered_key(host, timeout_s)  # it has none of the kinds we know: take whatever it offers
+            return await scan_host_key(host, timeout_s)  # it has none of the kinds we know: take whatever it offers
         if not taken:
             raise error_from_exception(host, error, progress) from None
     else:
         connection.abort()
     if not taken:
-        raise HostError(HostReason.NOT_SSH, f"{pattern(host)} showed no host key", "Check `port`.")
-    return described(taken[0])
+        raise HostError(HostReason.NOT_SSH, f"{known_hosts_pattern(host)} showed no host key", "Check `port`.")
+    return host_key_of(taken[0])
 
 
 def _signatures(kind: str) -> str:
     return "rsa-sha2-512" if kind == "ssh-rsa" else kind
 
 
-def described(key: asyncssh.SSHKey) -> OfferedKey:
+def host_key_of(key: asyncssh.SSHKey) -> HostKey:
     """`key` in the words of OpenSSH's own tools."""
     words = key.export_public_key().decode().split()
     algorithm = key.get_algorithm()
     kind = "ECDSA" if "ecdsa" in algorithm else algorithm.removeprefix("ssh-").partition("@")[0].upper()
     bits = int(getattr(key.pyca_key, "key_size", 256))  # Ed25519 keys know no size: they all have 256 bits
-    return OfferedKey(" ".join(words[:2]), key.get_fingerprint(), bits, kind)
+    return HostKey(" ".join(words[:2]), key.get_fingerprint(), bits, kind)
 
 
-def known_keys(host: HostSettings, known_hosts: bytes) -> list[asyncssh.SSHKey]:
-    """The keys that `known_hosts` trusts for `host`. Raises HostError with reason `config` for a malformed file."""
+def trusted_keys(host: HostSettings, known_hosts: bytes) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
+    """The host keys that `known_hosts` trusts for `host`, and the certificate authorities.
+
+    Raises HostError with reason `config` for a malformed file.
+    """
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
     try:
-        trusted, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
+        keys, authorities, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
     except ValueError as error:
         raise HostError(
-            HostReason.CONFIG, f"the known_hosts file is malformed: {error}", "Correct that line."
+            HostReason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
         ) from None
-    return list(trusted)
+    return list(keys), list(authorities)
 
 
-def standing(host: HostSettings, offered: OfferedKey, known_hosts: bytes) -> Standing:
+def known_keys(host: HostSettings, known_hosts: bytes) -> list[asyncssh.SSHKey]:
+    """The host keys that `known_hosts` trusts for `host`. Raises HostError for a malformed file."""
+    return trusted_keys(host, known_hosts)[0]
+
+
+def key_status(host: HostSettings, offered: HostKey, known_hosts: bytes) -> KeyStatus:
     """Whether `known_hosts` trusts `offered` for `host`, holds another key for it, or none."""
-    known = [described(key).openssh for key in known_keys(host, known_hosts)]
+    known = [host_key_of(key).openssh for key in known_keys(host, known_hosts)]
     if offered.openssh in known:
-        return Standing.KNOWN
-    return Standing.CHANGED if known else Standing.NEW
+        return KeyStatus.KNOWN
+    return KeyStatus.CHANGED if known else KeyStatus.NEW

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from watchdog.config import HostSettings, Secret
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError
+from watchdog.ssh.host_key import DEFAULT_PORT, trusted_keys
 
 if TYPE_CHECKING:
     import asyncssh
 
-DEFAULT_PORT = 22
 CHEAPEST_FIRST = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 """Ciphers asked for first, all others after them: a packet costs a sixth of what it does with chacha20, which
 asyncssh puts first, and an idle stream is nothing but keepalives (python -m benchmarks.idle).
@@ -26,7 +26,7 @@ def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
     Raises HostError with reason `config` for a file or a key that cannot be used.
     """
     known_hosts = _known_hosts(host)
-    progress.known_keys = _count_known(known_hosts, host)
+    progress.known_keys = sum(map(len, trusted_keys(host, known_hosts)))
     given: dict[str, Any] = {
         "username": host.user,
         "known_hosts": known_hosts,
@@ -77,19 +77,6 @@ def _known_hosts(host: HostSettings) -> bytes:
         ) from None
 
 
-def _count_known(known_hosts: bytes, host: HostSettings) -> int:
-    """How many keys `known_hosts` trusts for this host."""
-    import asyncssh  # noqa: PLC0415 - paid only by those who connect
-
-    try:
-        trusted, authorities, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
-    except ValueError as error:
-        raise HostError(
-            HostReason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
-        ) from None
-    return len(trusted) + len(authorities)
-
-
 def _client_keys(host: HostSettings) -> list[asyncssh.SSHKey]:
     """Our private key, decrypted; empty when the host is reached through an agent or the user's ssh_config."""
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
@@ -113,7 +100,7 @@ def _client_keys(host: HostSettings) -> list[asyncssh.SSHKey]:
         ) from None
     except ValueError as error:  # KeyImportError; its text never holds key material
         locked = passphrase is None and "passphrase" in str(error).lower()
-        problem = "is protected by a passphrase" if locked else "is no private key that can be read"
+        problem = "is protected by a passphrase" if locked else "holds no private key that can be read"
         advice = "Set `passphrase`, or use a key without one." if locked else "Make one: `ssh-keygen -t ed25519`."
         raise HostError(HostReason.CONFIG, f"the key {name} {problem}", advice) from None
     return []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from watchdog.config import HostSettings
+from watchdog.config import HostSettings, split_jump
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.login import options
@@ -130,7 +130,7 @@ class Session:
                 raise HostError(
                     HostReason.TRUNCATED,
                     f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one answer",
-                    "This is no kernel log. Log in by hand and see what the login prints.",
+                    "This is not a kernel log. Log in by hand and see what the login prints.",
                 )
             take(chunk)
 
@@ -157,7 +157,7 @@ async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | 
     HostError for everything that goes wrong with the connection, at any time while it is open.
     """
     progress, jump_progress = ConnectionProgress(), ConnectionProgress()
-    way = (jump or _parse_jump(host)) if host.jump else None
+    way = (jump or _jump_settings(host)) if host.jump else None
     connections: list[asyncssh.SSHClientConnection] = []
     timer = asyncio.timeout(timeout_s)
     try:
@@ -213,14 +213,11 @@ async def _connect(
     return connection
 
 
-def _parse_jump(host: HostSettings) -> HostSettings:
-    """`[user@]address[:port]` as a host that is logged in to like `host` itself."""
-    user, _, rest = (host.jump or "").rpartition("@")
-    address, _, port = rest.rpartition(":")
-    if not port.isdigit() or not address or (":" in address and not address.startswith("[")):
-        address, port = rest, "22"
+def _jump_settings(host: HostSettings) -> HostSettings:
+    """The jump host of `host`, logged in to like `host` itself where `host.jump` does not say otherwise."""
+    user, address, port = split_jump(host.jump or "")
     name = f"{host.name}'s jump host"
-    return replace(host, name=name, address=address.strip("[]"), port=int(port), user=user or host.user, jump=None)
+    return replace(host, name=name, address=address, port=port, user=user or host.user, jump=None)
 
 
 async def _connect_jump(

@@ -1,8 +1,8 @@
 """What the reader's `vitals` tell about a host: its memory, its GPUs, and how hard they really work. Pure."""
 
-from watchdog.vitals.gpu_load import Bounds, JudgedGpu, Load, PowerHistory, VitalsMemory, gpu_words, judge
-from watchdog.vitals.measurements import figures, loads_of, summary
-from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merged, read_vitals
+from watchdog.vitals.gpu_load import Bounds, JudgedGpu, Load, PowerHistory, VitalsMemory, gpu_words, judge_gpus
+from watchdog.vitals.measurements import loads_of, measurements_of, summary
+from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merge_samples, read_vitals
 
 __all__ = [
     "Bounds",
@@ -13,11 +13,11 @@ __all__ = [
     "PowerHistory",
     "Vitals",
     "VitalsMemory",
-    "figures",
     "gpu_words",
-    "judge",
+    "judge_gpus",
     "loads_of",
-    "merged",
+    "measurements_of",
+    "merge_samples",
     "read_vitals",
     "summary",
 ]

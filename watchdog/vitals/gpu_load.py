@@ -130,7 +130,7 @@ class JudgedGpu:
     bounds: Bounds
 
 
-def judge(gpus: Sequence[Gpu], bounds_of: Callable[[Gpu], Bounds]) -> tuple[JudgedGpu, ...]:
+def judge_gpus(gpus: Sequence[Gpu], bounds_of: Callable[[Gpu], Bounds]) -> tuple[JudgedGpu, ...]:
     """Each GPU of one host judged beside the others."""
     return tuple(JudgedGpu(gpu, _load(gpu, gpus, bounds_of(gpu)), bounds_of(gpu)) for gpu in gpus)
 
@@ -186,7 +186,7 @@ def _draws_like_an_empty_one(gpu: Gpu, beside: Sequence[Gpu]) -> bool:
 def gpu_words(judged: JudgedGpu) -> str:
     """One GPU in a few words: `GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work)`."""
     gpu, bounds = judged.gpu, judged.bounds
-    util = "utilisation not told" if gpu.util is None else f"{gpu.util:.0f} %"
+    util = "utilisation unknown" if gpu.util is None else f"{gpu.util:.0f} %"
     text = f"GPU {gpu.index} {util}"
     if gpu.power_w is not None:
         text += f" at {gpu.power_w:.0f} W"

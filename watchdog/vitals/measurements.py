@@ -17,7 +17,7 @@ from watchdog.vitals.reading import MAX_GPUS, Gpu, GpuTool, Vitals
 _LOADS = tuple(Load)
 
 
-def figures(
+def measurements_of(
     vitals: Vitals, gpus: Sequence[JudgedGpu], *, clock_offset_s: float | None = None, drop: float | None = None
 ) -> dict[str, float]:
     """Everything that is known, by name."""
@@ -90,4 +90,4 @@ def summary(vitals: Vitals, gpus: Sequence[JudgedGpu]) -> str:
         parts.append(f"and {len(gpus) - _SHOWN_GPUS} more GPUs")
     if vitals.gpu_tool in _TOOL:
         parts.append(_TOOL[vitals.gpu_tool])
-    return "; ".join(parts) or "it says nothing about memory or GPUs"
+    return "; ".join(parts) or "it reports nothing about memory or GPUs"

@@ -96,7 +96,7 @@ def read_vitals(header: Mapping[str, str], lines: Iterable[bytes]) -> Vitals | N
     )
 
 
-def merged(samples: Sequence[Vitals]) -> Vitals:
+def merge_samples(samples: Sequence[Vitals]) -> Vitals:
     """The newest of some answers taken within seconds, with each GPU's medians: one sample of a GPU may mislead."""
     last = samples[-1]
     return replace(last, gpus=tuple(_median_of(gpu, samples) for gpu in last.gpus))
