@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.pretended_journal import Identity, PretendedJournal
@@ -93,6 +93,7 @@ class Watchdog:
 
 
 PRINT = st.tuples(st.just("print"), st.sampled_from([1, 2, 5, 40, 700]))
+DISORDER = st.tuples(st.just("disorder"), st.sampled_from([2, 11, 600]))
 SCAN = st.tuples(st.just("scan"), st.sampled_from([2, 3, 50, 1000]), st.none() | st.integers(0, 6), st.booleans())
 FOLLOW = st.tuples(st.just("follow"), st.sampled_from([1, 3, 60, 900]), st.booleans())
 BOOT = st.tuples(st.just("boot"), st.sampled_from([0, 7200]))
@@ -111,6 +112,8 @@ def play(steps: list[tuple[object, ...]]) -> Watchdog:
         match step:
             case ("print", int(count)):
                 journal.print(count)
+            case ("disorder", int(count)):
+                journal.print_in_disorder(count)
             case ("boot", int(back)):
                 journal.boot(clock_back_s=back)
             case ("again",):
@@ -141,8 +144,18 @@ def test_every_line_is_taken_exactly_once_whenever_the_process_dies(steps: list[
     assert watchdog.losses == []
 
 
+def rotated_twice(first: int, second: int) -> list[tuple[object, ...]]:
+    """The journal rotates into a gap, and then into the import of the ring that fills it."""
+    return [("print", 700), ("rotate", first), ("race",), ("again",), ("rotate", second), ("again",)]
+
+
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(PRINT, SCAN, FOLLOW, RACE, RENUMBER, BOOT, AGAIN, ROTATE), max_size=14))
+@given(st.lists(st.one_of(PRINT, DISORDER, SCAN, FOLLOW, RACE, RENUMBER, BOOT, AGAIN, ROTATE), max_size=14))
+@example(rotated_twice(1, 12))
+@example(rotated_twice(1, 2))
+@example(rotated_twice(3, 5))
+@example([("print", 700), ("rotate", 14), ("again",), ("disorder", 2)])
+@example([("disorder", 600), ("rotate", 9), ("again",), ("disorder", 2)])
 def test_after_a_rotation_nothing_is_taken_twice_and_what_is_missing_is_reported(
     steps: list[tuple[object, ...]],
 ) -> None:

@@ -42,6 +42,15 @@ class PretendedJournal:
             self.printed.append((self.boots[-1], self.stamp_us, message))
             self._add(RecordKind.KERNEL, message, self.stamp_us)
 
+    def print_in_disorder(self, count: int) -> None:
+        """Let processors print at the same time: `count` lines in the ring, every second one with an older stamp."""
+        for number in range(count):
+            self.stamp_us += 1000
+            stamp_us = self.stamp_us - 5500 * (number % 2)
+            message = f"line {len(self.printed)}"
+            self.printed.append((self.boots[-1], stamp_us, message))
+            self._add(RecordKind.KERNEL, message, stamp_us)
+
     def miss(self, lost: int) -> None:
         """Let journald say that it lost lines."""
         self.stamp_us += 1000

@@ -110,6 +110,7 @@ class Reading:
             unread = asked != "-" or self._came_later(boot, at)
             gone = unread and boot != self.current
             return Loss(boot, None, "the end of this boot is not in the journal any more") if gone else None
+        at.note_break()
         if asked != "-":
             return self._rotated(boot, at, asked, records[0])
         if self._came_later(boot, at) and records[0].stamp_us > BEGINNING_US:
@@ -168,6 +169,7 @@ class Reading:
         losses: list[Loss] = []
         if records and at.sequence is not None and (lost := lost_before(records[0].sequence, at.sequence)):
             losses.append(Loss(boot, lost, "the kernel's ring buffer was overwritten before it was read"))
+            at.note_gap(records[0].stamp_us - 1)
         lines: list[KernelLine] = []
         for entry in records:
             if at.sequence is not None and entry.sequence <= at.sequence:
