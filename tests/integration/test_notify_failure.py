@@ -151,8 +151,10 @@ PIECES = st.sampled_from(
 
 @given(data=st.binary(max_size=300) | st.lists(PIECES, max_size=8).map(b"".join))
 def test_salvaging_never_raises(data: bytes) -> None:
-    salvage_receivers(data, "config.yaml", {})
-    salvage_receivers(b"receivers:\n  - name: a\n    url: json://127.0.0.1/\n" + data, "config.yaml", {})
+    for text in (data, b"receivers:\n  - name: a\n    url: json://127.0.0.1/\n" + data):
+        found = salvage_receivers(text, "config.yaml", {})
+        assert all(receiver.name and (receiver.url or receiver.alertmanager) for receiver in found)
+        assert len({receiver.name for receiver in found}) == len(found)
 
 
 @given(cut=st.integers(0, 400))

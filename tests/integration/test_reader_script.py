@@ -14,6 +14,8 @@ import pytest
 from watchdog.journal.frame import Transcript, hello
 from watchdog.ssh.session import script
 
+SETTINGS = r"\+ (set -u|export LC_ALL PATH|\w+=\S+( \w+=\S+)*)$"
+"""All that the script does before its last line, as `sh -x` shows it."""
 SOURCE = Path(__file__).parents[2] / "watchdog"
 READER = SOURCE / "host" / "reader.sh"
 BOOT = "a" * 32
@@ -113,16 +115,14 @@ def test_as_a_forced_command_the_request_comes_from_the_environment(name: str) -
 
 
 def test_a_script_that_arrived_cut_short_does_nothing() -> None:
-    for share in (0.3, 0.7, 0.99):
-        whole = script()
-        done = subprocess.run(
-            ["sh", "-s", "--", "read1 hello"],
-            input=whole[: int(len(whole) * share)],
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        assert b"INFERENCE-WATCHDOG-READER 1" not in done.stdout
+    whole = script()
+    call = whole.rindex(b'\nmain "$@"') + 1
+    for length in (int(len(whole) * 0.3), int(len(whole) * 0.7), call - 2, call):
+        command = ["sh", "-x", "-s", "--", "read1 hello"]
+        done = subprocess.run(command, input=whole[:length], capture_output=True, timeout=30, check=False)
+        assert done.stdout == b""
+        ran = [line for line in done.stderr.decode().splitlines() if line.startswith("+")]
+        assert all(re.match(SETTINGS, line) for line in ran), ran
 
 
 @pytest.mark.parametrize("name", SHELLS)

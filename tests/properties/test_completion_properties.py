@@ -166,8 +166,10 @@ _EVENT_PIECES = st.lists(
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_read_as_events_without_an_exception(data: bytes) -> None:
     reader = EventReader()
-    list(reader.feed(data))
-    list(reader.end())
+    events, last = list(reader.feed(data)), list(reader.end())
+    assert (len(events) + len(last)) * len(b"data:1") <= len(data), "no event is shorter"
+    assert not any(isinstance(event, Broken) for _, event in last), "what breaks off is no broken event"
+    assert list(reader.end()) == []
 
 
 _EVENTS = st.lists(

@@ -166,6 +166,8 @@ REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
     "GLM-5.3#193 whole host gone": ("host_down", probe("unreachable"), (GONE, WORKER_FINE)),
     "both machines gone at once": ("network", probe("unreachable"), (GONE, WORKER_GONE)),
     "the worker is gone, the head's API waits": ("host_unreached", probe("no_token"), (HEAD_FINE, WORKER_GONE)),
+    "SSH gone, the API cannot be reached, its metrics still answer": (
+        "host_unreached", probe("unreachable", ANSWERED), (GONE,)),
     "half dead: SSH silent, API opens a stream": ("host_mute", probe("no_token"), (SILENT,)),
     "unreachable, no SSH configured": ("unreachable", probe("unreachable"), ()),
 }  # fmt: skip
@@ -431,6 +433,11 @@ REASONS = [
     "not_found", "engine_dead", "server_error", "upstream_down", "gateway_timeout", "malformed", "refused",
     "unreachable", "dns", "tls", "reset", "instant_stop", "empty",
 ]  # fmt: skip
+NUMBERS = st.sets(
+    st.sampled_from(
+        ["engine_answered", "engine_frozen", "engine_busy", "engine_lost", "engine_reset", "engine_partial"]
+    )
+)
 VIEWS = st.builds(
     lambda name, looked, lines: host(name, *lines, vitals=looked),
     st.sampled_from(["head", "worker"]),
@@ -463,26 +470,39 @@ VIEWS = st.builds(
 
 @given(
     reason=st.sampled_from(REASONS),
-    numbers=st.sets(
-        st.sampled_from(
-            ["engine_answered", "engine_frozen", "engine_busy", "engine_lost", "engine_reset", "engine_partial"]
-        )
-    ),
+    numbers=NUMBERS,
     hosts=st.lists(VIEWS, max_size=3),
     count=st.integers(1, 9),
 )
 def test_any_mixture_of_evidence_gives_words_that_claim_no_death_of_what_lives(
     reason: str, numbers: set[str], hosts: list[HostView], count: int
 ) -> None:
+    claims_no_death_of_what_lives(reason, numbers, hosts, count)
+
+
+@pytest.mark.parametrize(
+    ("reason", "view", "name"), [("unreachable", GONE, "host_down"), ("no_reply", SILENT, "host_frozen")]
+)
+@given(numbers=NUMBERS, others=st.lists(VIEWS, max_size=2), count=st.integers(1, 9))
+def test_a_machine_that_cannot_be_reached_is_called_dead_only_while_nothing_of_it_answers(
+    reason: str, view: HostView, name: str, numbers: set[str], others: list[HostView], count: int
+) -> None:
+    assert claims_no_death_of_what_lives(reason, set(), [view, WORKER_FINE], count) == name
+    claims_no_death_of_what_lives(reason, numbers, [view, *others], count)
+
+
+def claims_no_death_of_what_lives(reason: str, numbers: set[str], hosts: list[HostView], count: int) -> str:
+    """The name of the diagnosis, which has words and calls no machine dead while something of it lives."""
     diagnosis = found(probe(reason, dict.fromkeys(numbers, 1.0)), *hosts, count=count)
     assert diagnosis.sentence
     assert diagnosis.short
     assert diagnosis.name == "unknown" or diagnosis.name in [row.name for row in SERVER_SIGNATURES]
-    if diagnosis.name in {"host_down", "host_frozen"}:
+    if diagnosis.name in {"host_down", "host_frozen", "network"}:
         assert "engine_answered" not in numbers
         assert reason in {"unreachable", "no_reply"}
         unreached = [one for one in hosts if one.vitals is not None and one.vitals.verdict is Verdict.UNKNOWN]
         assert unreached
+    return diagnosis.name
 
 
 @pytest.mark.parametrize(("status", "opens"), [(200.0, True), (201.0, False), (500.0, False), (None, False)])

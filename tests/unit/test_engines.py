@@ -62,6 +62,13 @@ def test_ranks_repeat_and_replicas_add_up() -> None:
     assert (sample.running, sample.progress) == (6, 40)
 
 
+def test_a_gauge_that_completes_a_counter_is_no_counter_without_it() -> None:
+    sample = _read("tensorfold:num_requests_running 1", "tensorfold:generation_tokens_running 40")
+    assert (sample.engine, sample.live, sample.progress) == ("tensorfold", {}, None)
+    both = _read("tensorfold:generation_tokens_total 100", "tensorfold:generation_tokens_running 40")
+    assert both.progress == 140
+
+
 def test_one_frozen_replica_is_partial_and_an_idle_one_is_not() -> None:
     before = _vllm({"0": 10, "1": 50}, {"0": 1, "1": 1})
     assert compare(before, _vllm({"0": 30, "1": 50}, {"0": 1, "1": 1})).movement is Movement.PARTIAL

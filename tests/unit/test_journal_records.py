@@ -47,9 +47,12 @@ def test_a_kernel_line_is_placed_by_the_kernels_own_stamp_not_by_when_journald_c
         (["one", "two"], "one\ntwo"),
         (["one", [116, 119, 111]], "one\ntwo"),
         ("", ""),
+        ([0, 255], "\0\\xff"),
+        ([256], None),
+        ([-1], None),
     ],
 )
-def test_a_message_is_read_in_each_of_its_forms(message: object, text: str) -> None:
+def test_a_message_is_read_in_each_of_its_forms(message: object, text: str | None) -> None:
     assert parse(MESSAGE=message).message == text
 
 
@@ -115,6 +118,13 @@ def test_an_entry_is_the_same_under_another_numbering_but_not_at_another_time() 
     assert not same_entry("s=1;i=1;b=2;m=3;t=4;x=5", "s=1;i=2;b=2;m=3;t=5;x=5")
     assert not same_entry("-", "s=1;i=2;b=2;m=3;t=5;x=5")
     assert not same_entry("-", "garbage")
+
+
+def test_a_part_of_a_cursor_may_hold_another_equals_sign() -> None:
+    assert same_entry("s=1;i=1;b=2;m=3;t=4;x=5=6", "s=9;i=8;b=2;m=3;t=4;x=5=6")
+    assert not same_entry("s=1;i=1;b=2;m=3;t=4;x=5=6", "s=1;i=1;b=2;m=3;t=4;x=5=7")
+    assert records_between("s=a=b;i=1", "s=a=b;i=3") == 1
+    assert records_between("s=a=b;i=1", "s=a=c;i=3") is None
 
 
 def test_a_ring_record_gives_sequence_stamp_and_text_with_its_escapes_undone() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from watchdog.kernlog.correlation import NEARBY_LINES, PcieFollowUps
 from watchdog.kernlog.grouping import MAX_DEVICES, MAX_LINES_SHOWN, observations
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Matcher
@@ -228,12 +230,51 @@ def test_memory_stays_small_whatever_the_devices_are_called() -> None:
     assert len(json.dumps(memory)) < 20_000
 
 
+def test_a_detail_far_above_lends_its_device_to_no_record() -> None:
+    detail, *record = (
+        "NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "NVRM: (PCI ID: 10de:2330) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+    )
+    between = [line(f"usb 1-1: filler {number}") for number in range(NEARBY_LINES)]
+    lines = [line(detail), *between, *(line(part) for part in record)]
+    assert list(fold(*lines)) == ["kernel_log/worker/gpu.fell_off/-"]
+    del lines[1:3]  # the detail stands exactly `NEARBY_LINES` above the record now
+    assert list(fold(*lines)) == ["kernel_log/worker/gpu.fell_off/0000:b3:00.0"]
+
+
 MEMORIES = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["bursts", "a", "1"]), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["bursts", "pcie", "a", "1"]), inner, max_size=3)
     ),
 )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None,
+        7,
+        "pcie.aer.fatal",
+        {"pcie.aer.fatal": NOW},
+        [],
+        ["pcie.aer.fatal"],
+        ["pcie.aer.fatal", NOW],
+        ["pcie.aer.fatal", NOW, "a summary", "and more"],
+        ["no such kind", NOW, "a summary"],
+        [["pcie.aer.fatal"], NOW, "a summary"],
+        [{}, NOW, "a summary"],
+        ["pcie.aer.fatal", "soon", "a summary"],
+        ["pcie.aer.fatal", None, "a summary"],
+        ["pcie.aer.fatal", 10**400, "a summary"],
+    ],
+)
+def test_a_remembered_record_that_is_damaged_counts_as_nothing(row: Json) -> None:
+    assert PcieFollowUps({"0000:00:00.0": row}).remembered() == {}
+    assert set(fold(line(CMPLT), memory={"pcie": {"0000:00:00.0": row}})) == {
+        "kernel_log/worker/pcie.cmplt_to/0000:00:00.0"
+    }
 
 
 @settings(max_examples=60, deadline=None)

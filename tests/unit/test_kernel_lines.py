@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kernel_corpus import copied_lines, in_place_lines
-from watchdog.kernlog.lines import Origin, parse_line
+from watchdog.kernlog.lines import MISSED_MESSAGE_ID, Origin, parse_line
 
 TEXT = "mlx5_core 0000:01:00.0: poll_health:817:(pid 0): Fatal error 1 detected"
 
@@ -109,6 +110,22 @@ def test_journald_saying_that_it_lost_kernel_lines_counts_as_the_kernels() -> No
     assert (line.origin, line.message) == (Origin.KERNEL, "Missed 4741 kernel messages")
 
 
+@pytest.mark.parametrize(
+    ("transport", "origin"),
+    [
+        (None, Origin.KERNEL),
+        ("driver", Origin.KERNEL),
+        ("journal", Origin.USERSPACE),
+        ("syslog", Origin.USERSPACE),
+        ("kernel", Origin.USERSPACE),
+    ],
+)
+def test_only_journald_itself_can_say_that_it_lost_kernel_lines(transport: str | None, origin: Origin) -> None:
+    entry = {"MESSAGE": "Missed 4741 kernel messages", "MESSAGE_ID": MISSED_MESSAGE_ID}
+    line = parse_line(json.dumps(entry | ({} if transport is None else {"_TRANSPORT": transport})).encode())
+    assert line.origin is origin
+
+
 JOURNAL = {
     "_TRANSPORT": "kernel",
     "SYSLOG_FACILITY": "0",
@@ -128,13 +145,16 @@ JOURNAL = {
         ([TEXT, "second"], TEXT + "\nsecond"),
         (None, ""),
         ("one\n\ttwo", "one\n\ttwo"),
+        ([255], "\ufffd"),
+        ([256], ""),
+        ([-1], ""),
     ],
 )
 def test_a_journal_message_is_read_in_every_form_it_comes_in(message: object, text: str) -> None:
     line = parse_line(json.dumps(JOURNAL | {"MESSAGE": message}).encode())
     assert line.message == text
     assert line.origin is Origin.KERNEL
-    assert line.at == pytest.approx(1795000000.123456)
+    assert line.at == pytest.approx(1795000000.123456, abs=1e-6)
     assert line.monotonic_s == pytest.approx(6580.173598)
     assert line.boot == "0f0e"
 
@@ -170,7 +190,7 @@ def test_export_format_gives_its_message() -> None:
 )
 def test_times_are_read_where_they_are_told(raw: str, at: float | None, monotonic_s: float | None) -> None:
     line = parse_line(raw.encode(), year=2025)
-    assert line.at == pytest.approx(at)
+    assert line.at == pytest.approx(at, abs=1e-6)
     assert line.monotonic_s == pytest.approx(monotonic_s)
 
 
@@ -184,9 +204,12 @@ def test_ring_buffer_escapes_become_the_characters_they_stand_for() -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_parsing_fail(raw: bytes) -> None:
-    parse_line(raw)
-    parse_line(b"{" + raw)
-    parse_line(b"[1.1] Sep 22 " + raw)
+    for whole in (raw, b"{" + raw, b"[1.1] Sep 22 " + raw):
+        line = parse_line(whole)
+        assert line.origin in Origin
+        assert len(line.message) <= len(whole.decode("utf-8", "replace"))
+        assert line.monotonic_s is None or 0 <= line.monotonic_s < math.inf
+        assert line.at is None or 0 <= line.at < math.inf
 
 
 def test_deep_json_does_not_make_parsing_fail() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.support.pretended_journal import PretendedJournal
 from watchdog.journal.boot import Page
 from watchdog.journal.reading import Reading
@@ -197,6 +199,40 @@ def test_three_equal_lines_in_one_microsecond_are_one() -> None:
     assert len(page.lines) == 1
 
 
+def test_a_page_that_another_reader_was_quicker_with_is_not_taken() -> None:
+    journal, reading = started()
+    boot = journal.boots[-1]
+    asked = reading.cursor(boot)
+    journal.print(2)
+    scan(journal, reading)
+    journal.print(1)
+    before = reading.to_json()
+    records = journal.page(boot, asked, 9)
+    assert reading.page(boot, asked, records, more=False) == Page(stale=True)
+    assert reading.page(boot, "-", records, more=False) == Page(stale=True)
+    assert reading.page("f" * 32, "-", records, more=False) == Page(stale=True)
+    assert reading.to_json() == before
+
+
+def test_a_page_of_a_boot_that_is_read_to_its_end_is_not_taken() -> None:
+    journal, reading = started()
+    ended = journal.boots[-1]
+    journal.boot()
+    scan(journal, reading)
+    assert reading.boots[ended].finished
+    asked = reading.cursor(ended)
+    assert reading.page(ended, asked, journal.page(ended, asked, 9), more=False) == Page(stale=True)
+
+
+def test_a_page_tells_when_journald_took_its_first_and_its_last_new_line() -> None:
+    journal, reading = started()
+    journal.print(2)
+    first, last = journal.records[-2:]
+    journal.mark("started")  # no line, though it came later
+    (page,) = scan(journal, reading)
+    assert (page.first_us, page.last_us) == (first.received_us, last.received_us)
+
+
 def ring(*numbers: int) -> list[RingRecord]:
     return [RingRecord(number, number * 10, True, f"entry {number}") for number in numbers]
 
@@ -213,6 +249,18 @@ def test_the_ring_buffer_is_read_once_and_its_losses_are_exact() -> None:
     page = again.ring(boot, ring(12, 13))
     assert [line.message for line in page.lines] == ["entry 12", "entry 13"]
     assert [loss.count for loss in page.losses] == [4]
+
+
+def test_a_line_of_the_ring_buffer_is_placed_by_the_uptime_on_our_clock() -> None:
+    journal = PretendedJournal()
+    journal.boot()
+    journal.stamp_us = 150 * 1_000_000
+    reading = Reading()
+    ours = journal.hello.now + 3000
+    boot = reading.begin(journal.hello, ours)[-1]
+    (line,) = reading.ring(boot, [RingRecord(1, 100 * 1_000_000, True, "entry")]).lines
+    assert line.at == pytest.approx(ours - 50, abs=0.001)
+    assert line.monotonic_s == 100
 
 
 def test_a_journal_that_appears_later_does_not_repeat_what_the_ring_buffer_gave() -> None:

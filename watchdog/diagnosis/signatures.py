@@ -86,7 +86,7 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
     _row("own_road", (F.UNREACHABLE, F.OWN_ROAD), "perhaps our own network",
          "our own network is down or unreliable ({own_road}), so this says little about the server", _UNCLEAR,
          "the network of the machine that runs inference-watchdog", "design §5.4"),
-    _row("network", (F.UNREACHABLE, F.ALL_GONE), "no machine answers",
+    _row("network", (F.UNREACHABLE, F.SILENT_API, F.ALL_GONE), "no machine answers",
          "none of its machines answers ({all_gone}): they are off, or the network between us is", _UNCLEAR,
          "the switch and the power", "two machines rarely die in one minute"),
     _row("host_frozen", (F.SILENT_API, F.HOST_SILENT), "{host} is frozen",

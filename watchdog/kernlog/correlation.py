@@ -86,8 +86,9 @@ class PcieFollowUps:
         """Go on from what `remembered` gave before; anything unreadable counts as nothing."""
         self._records: dict[str, tuple[str, float, str]] = {}
         for device, row in stored.items() if isinstance(stored, Mapping) else ():
-            if isinstance(row, list) and len(row) == 3 and row[0] in RECORDS and isinstance(row[1], int | float):
-                self._records[str(device)] = (row[0], float(row[1]), str(row[2]))
+            match row:
+                case [str(kind), float(at), summary] if kind in RECORDS:
+                    self._records[str(device)] = (kind, at, str(summary))
 
     def join(self, finding: Finding, at: float) -> tuple[Finding, str]:
         """`finding` of a line printed at `at`, with kind and summary of the record it follows, and what it adds.
