@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_judge import MoodySink, judge, parsed
-from tests.support.rig import DaemonProcess, until
+from tests.support.crash_verdict import MoodySink, judge, parsed
+from tests.support.daemon_process import DaemonProcess, until
 from watchdog.demo.llm import ChatServer, Mode
 from watchdog.demo.rig import Rig
 

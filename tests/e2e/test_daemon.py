@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rig import DaemonProcess, until
+from tests.support.daemon_process import DaemonProcess, until
 from tests.support.sshd import free_port
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode

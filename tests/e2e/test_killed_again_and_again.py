@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_judge import MoodySink, judge
+from tests.support.crash_verdict import MoodySink, judge
 
 KILLS = int(os.environ.get("CRASH_KILLS", "25"))
 STEPS_PER_LIFE = 6
@@ -26,7 +26,7 @@ async def test_nothing_is_lost_or_out_of_order_however_often_it_is_killed(tmp_pa
     chance = random.Random(seed)
     async with MoodySink(chance) as first, MoodySink(chance) as second:
         sinks = (first, second)
-        command = (str(ROOT / "tests/support/crash_child.py"), str(tmp_path), str(seed), str(STEPS_PER_LIFE * KILLS))
+        command = (str(ROOT / "tests/support/crash_process.py"), str(tmp_path), str(seed), str(STEPS_PER_LIFE * KILLS))
         urls = tuple(sink.url() for sink in sinks)
         for _ in range(KILLS):
             child = await start(*command, *urls)

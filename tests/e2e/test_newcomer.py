@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 from tests.support.llm_server import LlmServer, Player, Request, chat_reply, reply_with
 from tests.support.receivers import WebhookSink
-from tests.support.ssh_hosts import raw_server
+from tests.support.scripted_ssh_hosts import raw_server
 from tests.support.sshd import RealHost, free_port, make_key, real_host
 from tests.support.terminal import PROMPT, Terminal
 

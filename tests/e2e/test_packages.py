@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 from tests.support.packages import Packages, build
 
 pytestmark = [

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.accessibility import violations
+from tests.support.alerting_path import configuration
 from tests.support.browser import Tab, browser
-from tests.support.months import write_month
-from tests.support.station import configuration
+from tests.support.month_of_history import write_month
 from tests.support.web_server import Served, served
 from watchdog.overview.report import report_of
 from watchdog.overview.report_render import report_page

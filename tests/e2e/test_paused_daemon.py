@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.support.rig import DaemonProcess, until
+from tests.support.daemon_process import DaemonProcess, until
 from watchdog.demo.llm import Mode
 from watchdog.demo.rig import Alert, Rig
 from watchdog.store import Reader

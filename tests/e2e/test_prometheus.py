@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.programs import free_port, listening, program
-from tests.support.rig import DaemonProcess, until
+from tests.support.daemon_process import DaemonProcess, until
+from tests.support.system_programs import free_port, listening, program
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
 from watchdog.demo.rig import Rig
@@ -117,7 +117,7 @@ def test_the_rules_are_valid_and_do_what_their_tests_say() -> None:
 
 def test_every_metric_that_rules_and_dashboard_name_exists() -> None:
     """A renamed metric would leave a rule that never fires."""
-    from tests.support.station import configuration
+    from tests.support.alerting_path import configuration
     from watchdog.web.metrics import Metrics, StateMetrics
 
     metrics = Metrics(configuration(), version="1")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import SECOND, Journal
+from tests.support.daemon_process import DaemonProcess, until
+from tests.support.journal_files import SECOND, Journal
 from tests.support.llama_server import LlamaServer, llama_server, tiny_model
 from tests.support.receivers import WebhookSink
-from tests.support.rig import DaemonProcess, until
 from tests.support.sshd import RealHost, real_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]

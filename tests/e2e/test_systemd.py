@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import CONFIG, STATE, UNIT, Installed
-from tests.support.nspawn import container
+from tests.support.installed_package import CONFIG, STATE, UNIT, Installed
 from tests.support.packages import Packages, as_version
+from tests.support.systemd_container import container
 from watchdog.selfwatch.local_network import LINUX_ROUTES
 
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rig import DaemonProcess, until
+from tests.support.daemon_process import DaemonProcess, until
 from watchdog.demo.hosts import FATAL_AER
 from watchdog.demo.llm import Mode
 from watchdog.demo.rig import Alert, Rig

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.support.programs import free_port
-from tests.support.rig import DaemonProcess, until
+from tests.support.daemon_process import DaemonProcess, until
+from tests.support.system_programs import free_port
 from watchdog.demo.rig import Rig
 
 pytestmark = pytest.mark.slow

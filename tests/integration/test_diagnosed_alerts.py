@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support import scenes
-from tests.support.scenes import FROZEN, GIB, gpu
-from tests.support.station import KEY, Station, line_seen, observed
+from tests.support import diagnosis_cases
+from tests.support.alerting_path import KEY, Station, line_seen, observed
+from tests.support.diagnosis_cases import FROZEN, GIB, gpu
 from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
 from watchdog.overview.report import incident_json
@@ -28,8 +28,8 @@ async def look_at_hosts(station: Station, head: Observation, worker: Observation
     await station.pass_time(115)
 
 
-SPINS = scenes.vitals("head", gpu(96, 20.4))
-EMPTY = scenes.vitals("worker", gpu(0, 11))
+SPINS = diagnosis_cases.vitals("head", gpu(96, 20.4))
+EMPTY = diagnosis_cases.vitals("worker", gpu(0, 11))
 
 
 async def test_trigger_reminder_and_resolve_carry_the_diagnosis(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_the_failure_ladder_is_one_incident_whose_words_change(tmp_path: P
         ladder = [*["no_reply"] * 3, "engine_dead", "refused", "loading", "loading"]
         for reason in ladder:
             await station.look(missed(reason, FROZEN if reason == "no_reply" else None))
-            await look_at_hosts(station, scenes.vitals("head", at=0), scenes.vitals("worker", at=0))
+            await look_at_hosts(station, diagnosis_cases.vitals("head", at=0), diagnosis_cases.vitals("worker", at=0))
             incident = station.ingest.open_incidents[0] if station.ingest.open_incidents else None
             if incident is not None and incident.diagnosis is not None:
                 words[reason] = incident.diagnosis.name
@@ -93,7 +93,7 @@ async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: 
         assert incident.diagnosis is not None
         assert incident.diagnosis.confidence is Confidence.CANNOT_TELL
         await station.look(SPINS)
-        await station.look(scenes.vitals("worker", gpu(96, 19.0)))
+        await station.look(diagnosis_cases.vitals("worker", gpu(96, 19.0)))
         await station.pass_time(3660)
         trigger, reminder = (text.body for _, text in station.sinks["phone"].accepted)
         assert "cannot tell: busy or hung: the HTTP reply opens" in trigger
@@ -161,7 +161,7 @@ async def test_a_precursor_before_the_first_miss_is_named_with_its_line(tmp_path
 async def test_lines_of_a_host_whose_clock_is_off_say_so(tmp_path: Path) -> None:
     """The reading has placed them on our clock; whoever looks at the host's own log finds them 70 s later there."""
     async with Station(tmp_path) as station:
-        await station.look(scenes.vitals("worker", clock_offset_s=70.0))
+        await station.look(diagnosis_cases.vitals("worker", clock_offset_s=70.0))
         await station.look(line_seen(evidence=(Evidence(station.clock.wall(), "worker kernel", "a fatal line"),)))
         body = station.sinks["phone"].accepted[0][1].body
     assert "- 11:06:40 UTC worker kernel (its clock +70 s): a fatal line" in body
@@ -170,15 +170,15 @@ async def test_lines_of_a_host_whose_clock_is_off_say_so(tmp_path: Path) -> None
 async def test_vitals_alone_alert_nobody_whatever_they_say(tmp_path: Path) -> None:
     async with Station(tmp_path) as station:
         for _ in range(8):
-            await station.look(scenes.vitals("head", gpu(100, 12), available=GIB / 2, pressure=80))
-            await station.look(scenes.unread("worker", "silent"))
+            await station.look(diagnosis_cases.vitals("head", gpu(100, 12), available=GIB / 2, pressure=80))
+            await station.look(diagnosis_cases.unread("worker", "silent"))
             await station.pass_time(300)
         assert station.sinks["phone"].kinds == []
         assert station.ingest.open_incidents == ()
 
 
 async def test_less_memory_than_configured_three_times_is_one_warning(tmp_path: Path) -> None:
-    low = replace(scenes.vitals("head", available=GIB), verdict=Verdict.FAIL, reason="low_memory")
+    low = replace(diagnosis_cases.vitals("head", available=GIB), verdict=Verdict.FAIL, reason="low_memory")
     async with Station(tmp_path) as station:
         for _ in range(5):
             await station.look(low)

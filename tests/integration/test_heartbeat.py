@@ -13,8 +13,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
+from tests.support.alerting_path import Station
 from tests.support.clock import settle
-from tests.support.station import Station
 from watchdog.config import HeartbeatSettings, HttpMethod, Secret
 from watchdog.heartbeat import Heartbeat, Pulse, beat, failing
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 
 INSTALL = Path(__file__).parents[2] / "packaging" / "host" / "install.sh"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBz0000000000000000000000000000000000000000 inference-watchdog"

@@ -11,9 +11,9 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.support.growth import growth
-from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
-from tests.support.ssh_hosts import BOOT, END, HEADER, HELLO, ssh_host
+from tests.support.kernel_log_checks import check, condition, fatal, fatals, found, scan
+from tests.support.memory_growth import growth
+from tests.support.scripted_ssh_hosts import BOOT, END, HEADER, HELLO, ssh_host
 from tests.support.sshd import RealHost, real_host
 from watchdog.config import KernelLogSettings
 

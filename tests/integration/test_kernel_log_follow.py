@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import MISSED_ID, SECOND, Journal
-from tests.support.kernel_checks import Ledger, check, condition, fatal, fatals, following, found, scan, until
+from tests.support.journal_files import MISSED_ID, SECOND, Journal
+from tests.support.kernel_log_checks import Ledger, check, condition, fatal, fatals, following, found, scan, until
 from tests.support.sshd import RealHost, real_host
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Observation, Verdict

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.growth import growth
-from tests.support.journals import MISSED_ID, SECOND, STARTED_ID, STOPPED_ID, Journal
-from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
+from tests.support.journal_files import MISSED_ID, SECOND, STARTED_ID, STOPPED_ID, Journal
+from tests.support.kernel_log_checks import check, condition, fatal, fatals, found, scan
+from tests.support.memory_growth import growth
 from tests.support.sshd import RealHost, real_host
 from watchdog.model import Severity, Verdict
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.support.kernel_checks import Ledger, check, condition, fatal, fatals, following, matcher, scan, until
-from tests.support.ssh_hosts import BOOT, END, HEADER, HELLO, settings, ssh_host
+from tests.support.kernel_log_checks import Ledger, check, condition, fatal, fatals, following, matcher, scan, until
+from tests.support.scripted_ssh_hosts import BOOT, END, HEADER, HELLO, settings, ssh_host
 from watchdog.checks.kernel_log import STREAM_GRACE_S, KernelLogCheck
 from watchdog.clock import SystemClock
 from watchdog.config import KernelLogSettings

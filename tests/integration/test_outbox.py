@@ -11,8 +11,8 @@ from typing import Self
 
 import pytest
 
+from tests.support.alerting_path import KEY, configuration, line_seen, observed, receiver
 from tests.support.receivers import Mood, WebhookSink
-from tests.support.station import KEY, configuration, line_seen, observed, receiver
 from watchdog.clock import SystemClock
 from watchdog.config import Config, Secret
 from watchdog.ingest import Ingest

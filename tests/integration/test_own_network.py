@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 
 ROOT = Path(__file__).parents[2]
 ROUTER, WATCHDOG, SERVER = "10.213.7.1", "10.213.7.2", "10.213.7.10"
@@ -38,8 +38,9 @@ class Cable:
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", "cable", "up")
         ip("-n", self.here, "route", "add", "default", "via", ROUTER)
+        program = [sys.executable, "-m", "tests.support.own_network_process", SERVER, "8000"]
         self.child = subprocess.Popen(
-            ["ip", "netns", "exec", self.here, sys.executable, "-m", "tests.support.road_child", SERVER, "8000"],
+            ["ip", "netns", "exec", self.here, *program],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import llm_server as rig
+from tests.support import llm_server
 from tests.support.certificate import self_signed
 from tests.support.hostile_servers import hostile_servers
 from tests.support.llm_server import LlmServer, Player, chat_reply, reply_with, routes
@@ -39,24 +39,24 @@ async def _probe(url: str, timeout_s: float = 0.6, client: ChatClient | None = N
 @pytest.mark.parametrize(
     ("player", "reason"),
     [
-        (rig.endless_header, "malformed"),
-        (rig.endless_headers, "malformed"),
-        (rig.huge_body, "malformed"),
-        (rig.endless_text, "malformed"),
-        (rig.gzip_bomb(), "malformed"),
-        (rig.not_http, "malformed"),
-        (rig.redirect("/welcome"), "not_found"),
+        (llm_server.endless_header, "malformed"),
+        (llm_server.endless_headers, "malformed"),
+        (llm_server.huge_body, "malformed"),
+        (llm_server.endless_text, "malformed"),
+        (llm_server.gzip_bomb(), "malformed"),
+        (llm_server.not_http, "malformed"),
+        (llm_server.redirect("/welcome"), "not_found"),
         (reply_with(HTML, 200, "text/html"), "malformed"),
         (reply_with(b'{"choices": [{"message": {"content": "\xff\xfe"}}]}'), "malformed"),
         (reply_with(b"\xff\xfe\x00\x01"), "malformed"),
         (reply_with("[1, 2, 3]"), "malformed"),
         (reply_with({"choices": "ok"}), "malformed"),
         (reply_with({"choices": [17, None, "x"]}), "malformed"),
-        (rig.drip, "no_token"),
-        (rig.drip_headers, "no_reply"),
-        (rig.silence, "no_reply"),
-        (rig.hang_up, "reset"),
-        (rig.reset, "reset"),
+        (llm_server.drip, "no_token"),
+        (llm_server.drip_headers, "no_reply"),
+        (llm_server.silence, "no_reply"),
+        (llm_server.hang_up, "reset"),
+        (llm_server.reset, "reset"),
     ],
 )
 async def test_a_hostile_server_gets_its_reason_by_the_deadline(player: Player, reason: str) -> None:
@@ -69,7 +69,9 @@ async def test_a_hostile_server_gets_its_reason_by_the_deadline(player: Player, 
     assert not server.asked("/welcome")
 
 
-@pytest.mark.parametrize("player", [rig.huge_body, rig.endless_text, rig.gzip_bomb(), rig.endless_headers])
+@pytest.mark.parametrize(
+    "player", [llm_server.huge_body, llm_server.endless_text, llm_server.gzip_bomb(), llm_server.endless_headers]
+)
 async def test_a_reply_without_end_costs_little_memory(player: Player) -> None:
     """1 MiB of body is read; the rest of what is measured is the client's and the server's own buffers."""
     async with LlmServer(routes(player)) as server:
@@ -171,7 +173,7 @@ async def test_a_name_server_that_hangs_delays_neither_its_own_verdict_nor_other
 
 @pytest.mark.alone
 async def test_a_hanging_metrics_page_is_evidence_and_delays_nothing() -> None:
-    async with LlmServer(routes(rig.silence, metrics=rig.silence)) as server:
+    async with LlmServer(routes(llm_server.silence, metrics=llm_server.silence)) as server:
         started = time.perf_counter()
         outcome = await _probe(server.url, 0.8)
         elapsed = time.perf_counter() - started

@@ -11,9 +11,9 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.alerting_path import configuration, line_seen, observed, receiver
 from tests.support.clock import ManualClock
 from tests.support.receivers import RecordingReceiver
-from tests.support.station import configuration, line_seen, observed, receiver
 from watchdog.config import Secret
 from watchdog.ingest import Ingest
 from watchdog.message import Redactor, finish

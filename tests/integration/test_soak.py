@@ -12,9 +12,9 @@ import psutil
 import pytest
 import structlog
 
+from tests.support.alerting_path import KEY, configuration, line_seen, observed
 from tests.support.clock import ManualClock
 from tests.support.receivers import RecordingReceiver
-from tests.support.station import KEY, configuration, line_seen, observed
 from watchdog.ingest import Ingest
 from watchdog.message import finish
 from watchdog.model import CheckResult, Verdict

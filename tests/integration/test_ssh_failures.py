@@ -15,9 +15,9 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.support.growth import growth
-from tests.support.kernel_checks import check, condition, fatal, fatals, found, scan
-from tests.support.ssh_hosts import END, HEADER, HELLO, Answered, raw_server, scripted, settings, ssh_host
+from tests.support.kernel_log_checks import check, condition, fatal, fatals, found, scan
+from tests.support.memory_growth import growth
+from tests.support.scripted_ssh_hosts import END, HEADER, HELLO, Answered, raw_server, scripted, settings, ssh_host
 from tests.support.sshd import PASSPHRASE, RealHost, free_port, real_host
 from watchdog.config import HostSettings, Secret
 from watchdog.model import Observation, Severity, Verdict

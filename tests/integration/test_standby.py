@@ -11,9 +11,9 @@ from typing import Self
 import pytest
 from aiohttp import web
 
+from tests.support.alerting_path import Station, line_seen
 from tests.support.clock import settle
 from tests.support.sshd import free_port
-from tests.support.station import Station, line_seen
 from watchdog.config import Config
 from watchdog.doctor import Grade
 from watchdog.doctor.round import examine_targets

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
+from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed, receiver
 from watchdog.cli import main
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed, receiver
 from tests.support.clock import settle
-from tests.support.station import KEY, Station, configuration, line_seen, observed, receiver
 from watchdog.model import Maintenance, Phase, Severity, Silence, TransitionKind, Verdict
 from watchdog.policy import AlertPlan
 

@@ -13,8 +13,8 @@ import asyncssh
 import pytest
 
 from tests.support.clock import ManualClock
-from tests.support.kernel_checks import condition, matcher, stored
-from tests.support.ssh_hosts import END, HEADER, Answered, scripted, ssh_host
+from tests.support.kernel_log_checks import condition, matcher, stored
+from tests.support.scripted_ssh_hosts import END, HEADER, Answered, scripted, ssh_host
 from watchdog.checks.kernel_log import KernelLogCheck
 from watchdog.checks.vitals import TROUBLED_S, VitalsCheck, vitals_to_run_now
 from watchdog.clock import SystemClock

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.months import write_month
-from tests.support.station import KEY, Station, configuration, line_seen, observed
+from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed
+from tests.support.month_of_history import write_month
 from tests.support.web_server import Served, served
 from tests.unit.test_html import HOSTILE, parsed
 from watchdog.config import Secret, WebSettings

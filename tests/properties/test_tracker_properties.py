@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.station import line_seen, observed
+from tests.support.alerting_path import line_seen, observed
 from watchdog.model import Nature, Phase, Severity, Thresholds, TrackState, TransitionKind, Verdict
 from watchdog.store.codec import track_from_text, track_to_text
 from watchdog.tracker import step

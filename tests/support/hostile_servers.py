@@ -12,26 +12,27 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from tests.support import llm_server as rig
+from tests.support import llm_server
 
 _ROOT = Path(__file__).parents[2]
 
 
 async def _serve() -> None:
-    players: dict[str, rig.Player] = {
-        "silence": rig.silence,
-        "drip": rig.drip,
-        "drip_headers": rig.drip_headers,
-        "endless_header": rig.endless_header,
-        "endless_headers": rig.endless_headers,
-        "huge_body": rig.huge_body,
-        "endless_text": rig.endless_text,
-        "gzip_bomb": rig.gzip_bomb(),
-        "keepalive_only": rig.recorded("mlx-keepalive-only", scale=0.05),
+    players: dict[str, llm_server.Player] = {
+        "silence": llm_server.silence,
+        "drip": llm_server.drip,
+        "drip_headers": llm_server.drip_headers,
+        "endless_header": llm_server.endless_header,
+        "endless_headers": llm_server.endless_headers,
+        "huge_body": llm_server.huge_body,
+        "endless_text": llm_server.endless_text,
+        "gzip_bomb": llm_server.gzip_bomb(),
+        "keepalive_only": llm_server.recorded("mlx-keepalive-only", scale=0.05),
     }
     async with AsyncExitStack() as stack:
         servers = {
-            name: await stack.enter_async_context(rig.LlmServer(rig.routes(player))) for name, player in players.items()
+            name: await stack.enter_async_context(llm_server.LlmServer(llm_server.routes(player)))
+            for name, player in players.items()
         }
         print(json.dumps({name: server.port for name, server in servers.items()}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

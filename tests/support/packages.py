@@ -11,7 +11,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 
 ROOT = Path(__file__).parents[2]
 EPOCH = "1790000000"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.journals import SECOND, Journal, require
+from tests.support.journal_files import SECOND, Journal, require
 from watchdog.config import HostSettings, KernelLogSettings
 
 SSHD = "/usr/sbin/sshd"

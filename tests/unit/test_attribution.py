@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.station import line_seen, observed
+from tests.support.alerting_path import line_seen, observed
 from watchdog.model import Verdict
 from watchdog.selfwatch.attribution import (
     Answer,

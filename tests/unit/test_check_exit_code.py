@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from tests.support.station import line_seen, observed
+from tests.support.alerting_path import line_seen, observed
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING, cli
 from watchdog.cli.check import worst_exit_code
 from watchdog.model import Observation, Severity, Verdict

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.scenes import (
+from tests.support.diagnosis_cases import (
     BUSY,
     FROZEN,
     GIB,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.station import configuration, line_seen, observed, receiver
+from tests.support.alerting_path import configuration, line_seen, observed, receiver
 from watchdog.config import Config
 from watchdog.model import Severity, TransitionKind, Verdict
 from watchdog.web.metrics import MOST_VALUES, UNFINISHED, Metrics, StateMetrics, probe_exposition
@@ -97,7 +97,7 @@ def test_the_state_at_the_moment_of_the_scrape_is_shown(metrics: Metrics) -> Non
 
 
 def test_changes_of_incidents_are_counted_by_severity(metrics: Metrics) -> None:
-    from tests.support.months import outage
+    from tests.support.month_of_history import outage
 
     metrics.changed(outage(1, 0.0, None), TransitionKind.OPENED)
     name = f'inference_watchdog_incidents_total{{change="opened",severity="{Severity.PAGE}"}}'

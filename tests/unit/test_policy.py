@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.station import KEY, configuration, observed, receiver
+from tests.support.alerting_path import KEY, configuration, observed, receiver
 from tests.unit.test_message import incident
 from watchdog.config import Config, HostSettings, ServerSettings
 from watchdog.model import (

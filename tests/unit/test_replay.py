@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.station import configuration
+from tests.support.alerting_path import configuration
 from watchdog.cli import cli
 from watchdog.cli.check import observation_json
 from watchdog.ingest.replay import RecordingError, Replay, default_plan, read_recording, with_thresholds

@@ -6,7 +6,7 @@ import asyncssh
 import pytest
 from asyncssh import constants
 
-from tests.support.scenes import probe, scene, trouble
+from tests.support.diagnosis_cases import probe, scene, trouble
 from watchdog.checks.kernel_state import reading_condition
 from watchdog.checks.reader_client import _refusal_error
 from watchdog.config import HostSettings

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.support.station import line_seen, observed
+from tests.support.alerting_path import line_seen, observed
 from watchdog.model import (
     Cause,
     Nature,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.journals import require
+from tests.support.journal_files import require
 from watchdog.cli.options import read_environment_file, service_environment
 from watchdog.cli.service import MARK, Kind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
 

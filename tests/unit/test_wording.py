@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scenes import line as occurrence
+from tests.support.diagnosis_cases import line as occurrence
 from watchdog.checks.kernel_state import fold_occurrences, lost_lines
 from watchdog.config import HostSettings
 from watchdog.journal.boot import Loss

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.journals import Journal
-from tests.support.nspawn import CHECKOUT, PYTHON, Container
+from tests.support.journal_files import Journal
 from tests.support.sshd import free_port, make_key
+from tests.support.systemd_container import CHECKOUT, PYTHON, Container
 from watchdog.demo.hosts import BOOT_LINES, USER
 
 UNIT = "inference-watchdog.service"
@@ -38,7 +38,7 @@ class Installed:
         said = self.install(deb)
         self.inside.run("mkdir", "-p", RIG)
         self.inside.start(
-            *("env", f"PYTHONPATH={CHECKOUT}", PYTHON, "-m", "tests.support.container_rig", RIG),
+            *("env", f"PYTHONPATH={CHECKOUT}", PYTHON, "-m", "tests.support.container_servers", RIG),
             log=self.directory / "rig.log",
         )
         self._start_sshd()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lan import ROUTER, Lan
-from tests.support.station import KEY, configuration
+from tests.support.alerting_path import KEY, configuration
+from tests.support.simulated_network import ROUTER, Lan
 from watchdog.model import Phase
 from watchdog.selfwatch.watch import LOOK_AGAIN_S
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.support.station import observed
+from tests.support.alerting_path import observed
 from watchdog.clock import SystemClock
 from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
 from watchdog.selfwatch.own_network import OwnNetwork

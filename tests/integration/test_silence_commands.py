@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.support.station import KEY, Station, configuration
+from tests.support.alerting_path import KEY, Station, configuration
 from watchdog.cli import main
 from watchdog.codec import to_json
 from watchdog.config import MaintenanceSettings

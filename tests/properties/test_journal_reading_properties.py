@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.pretended_journal import Identity, PretendedJournal
+from tests.support.in_memory_journal import Identity, InMemoryJournal
 from watchdog.journal.boot import Loss, Page
 from watchdog.journal.reading import Reading
 from watchdog.model import Json
@@ -19,7 +19,7 @@ from watchdog.model import Json
 class Watchdog:
     """A process around a `Reading`: what it took waits, and is stored together with the memory, or lost with it."""
 
-    journal: PretendedJournal
+    journal: InMemoryJournal
     stored: Json = None
     taken: list[Identity] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -105,7 +105,7 @@ ROTATE = st.tuples(st.just("rotate"), st.integers(1, 60))
 
 def play(steps: list[tuple[object, ...]]) -> Watchdog:
     """Let host and watchdog do `steps`, then two undisturbed scans."""
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     watchdog = Watchdog(journal)
     for step in steps:

@@ -15,7 +15,7 @@ Identity = tuple[str, int, str]
 
 
 @dataclass(slots=True)
-class PretendedJournal:
+class InMemoryJournal:
     """Boots of one machine, oldest first; the last one is running. `printed` is every line its kernel ever printed."""
 
     records: list[Record] = field(default_factory=list)

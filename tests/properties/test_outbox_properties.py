@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.support.alerting_path import KEY, configuration, line_seen, observed, receiver, replace_at
 from tests.support.clock import ManualClock
-from tests.support.station import KEY, configuration, line_seen, observed, receiver, replace_at
 from watchdog.ingest import Ingest
 from watchdog.model import CheckResult, Delivery, Outcome, OutcomeReason, Severity, Verdict
 from watchdog.policy import AlertPlan

@@ -1,6 +1,6 @@
 """A chat server and a phone for a daemon in a container: a program, steered and read through files.
 
-    python -m tests.support.container_rig DIRECTORY
+    python -m tests.support.container_servers DIRECTORY
 
 writes `ports` (chat, phone) when both listen. `mode` may hold a word of `watchdog.demo.llm.Mode`; while a file
 `phone-down` is there the phone answers 503. Alerts are appended to `alerts`, one JSON list [title, message] a line.

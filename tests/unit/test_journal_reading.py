@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.pretended_journal import PretendedJournal
+from tests.support.in_memory_journal import InMemoryJournal
 from watchdog.journal.boot import Page
 from watchdog.journal.reading import Reading
 from watchdog.journal.records import Record, RingRecord
 
 
-def started(lines: int = 3) -> tuple[PretendedJournal, Reading]:
-    journal = PretendedJournal()
+def started(lines: int = 3) -> tuple[InMemoryJournal, Reading]:
+    journal = InMemoryJournal()
     journal.boot()
     journal.print(lines)
     reading = Reading()
@@ -22,7 +22,7 @@ def started(lines: int = 3) -> tuple[PretendedJournal, Reading]:
     return journal, reading
 
 
-def scan(journal: PretendedJournal, reading: Reading) -> list[Page]:
+def scan(journal: InMemoryJournal, reading: Reading) -> list[Page]:
     pages = []
     for boot in reading.begin(journal.hello, journal.hello.now):
         asked = reading.cursor(boot)
@@ -155,7 +155,7 @@ def test_lost_lines_are_told_once_even_if_stream_and_scan_both_see_it() -> None:
 
 
 def test_lines_older_than_an_hour_at_first_contact_are_history() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     journal.stamp_us += 7200 * 1_000_000
     journal.print(1)
@@ -168,7 +168,7 @@ def test_lines_older_than_an_hour_at_first_contact_are_history() -> None:
 
 
 def test_a_wall_clock_set_forward_since_does_not_make_fresh_lines_history() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     hello = replace(journal.hello, now=journal.hello.now + 10 * 365 * 86400)  # NTP corrected a dead clock after boot
     reading = Reading()
@@ -179,7 +179,7 @@ def test_a_wall_clock_set_forward_since_does_not_make_fresh_lines_history() -> N
 
 
 def test_a_hosts_wrong_clock_is_translated_to_ours() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     reading = Reading()
     ours = journal.hello.now + 3000
@@ -238,7 +238,7 @@ def ring(*numbers: int) -> list[RingRecord]:
 
 
 def test_the_ring_buffer_is_read_once_and_its_losses_are_exact() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     reading = Reading()
     boot = reading.begin(journal.hello, 0.0)[-1]
@@ -252,7 +252,7 @@ def test_the_ring_buffer_is_read_once_and_its_losses_are_exact() -> None:
 
 
 def test_a_line_of_the_ring_buffer_is_placed_by_the_uptime_on_our_clock() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     journal.stamp_us = 150 * 1_000_000
     reading = Reading()
@@ -264,7 +264,7 @@ def test_a_line_of_the_ring_buffer_is_placed_by_the_uptime_on_our_clock() -> Non
 
 
 def test_a_journal_that_appears_later_does_not_repeat_what_the_ring_buffer_gave() -> None:
-    journal = PretendedJournal()
+    journal = InMemoryJournal()
     journal.boot()
     journal.print(4)
     reading = Reading()

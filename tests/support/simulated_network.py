@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.station import Station, configuration, observed
+from tests.support.alerting_path import Station, configuration, observed
 from watchdog.config import Config
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler

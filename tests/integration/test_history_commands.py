@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from tests.support.months import write_month
-from tests.support.station import KEY, Station, observed
+from tests.support.alerting_path import KEY, Station, observed
+from tests.support.month_of_history import write_month
 from watchdog.cli import EXIT_WARNING, cli
 from watchdog.cli.status import EXIT_CODES, watch_status
 from watchdog.model import Verdict

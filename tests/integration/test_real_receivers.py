@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 
 from tests.integration.test_notify import NOW, delivery, text_of
-from tests.support.programs import free_port, listening, program
+from tests.support.alerting_path import KEY
 from tests.support.receivers import WebhookSink
-from tests.support.station import KEY
+from tests.support.system_programs import free_port, listening, program
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.message import finish
 from watchdog.model import Cause, Delivery, Incident, IncidentStatus, Nature, NotificationKind, Severity

@@ -1,7 +1,7 @@
 """A small watchdog that is killed again and again: real store, ingest, outbox and apprise, with a scripted story.
 
-Run as `python crash_child.py STATE_DIR SEED STEPS URL…`. It remembers its place in the story in the same transaction as
-the consequences of each step, as a check remembers its cursor, so every life goes on where the last one was cut off.
+Run as `python crash_process.py STATE_DIR SEED STEPS URL…`. It remembers its place in the story in the same transaction
+as the consequences of each step, as a check remembers its cursor, so every life goes on where the last one was cut off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 
-from tests.support.station import configuration, line_seen, observed, receiver
+from tests.support.alerting_path import configuration, line_seen, observed, receiver
 from watchdog.clock import SystemClock
 from watchdog.config import Secret
 from watchdog.ingest import Ingest

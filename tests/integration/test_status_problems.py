@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.station import KEY, Station
+from tests.support.alerting_path import KEY, Station
 from watchdog.cli import main
 from watchdog.store.files import lock_holder
 
