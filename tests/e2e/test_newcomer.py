@@ -184,7 +184,10 @@ FAULTS = {
         area="key",
     ),
     "changed key": Fault(
-        "host_key_changed", r"`ssh-keygen -R '\[127.0.0.1\]:\d+' -f ", r"only if it is the same, replace the line", area="key"
+        "host_key_changed",
+        r"`ssh-keygen -R '\[127.0.0.1\]:\d+' -f ",
+        r"only if it is the same, replace the line",
+        area="key",
     ),
     "refused key": Fault(
         "key_refused", r"restrict,command=\"", r"add this line to ~watch/.ssh/authorized_keys: restrict ssh-ed25519 "
