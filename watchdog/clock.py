@@ -24,16 +24,12 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
-
     def wall(self) -> float:
         """Unix seconds from the system's real-time clock."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds from the system's monotonic clock."""
         return time.monotonic()
 
     async def sleep(self, duration_s: float) -> None:
-        """Sleep on the running event loop."""
         await asyncio.sleep(max(0.0, duration_s))

@@ -18,7 +18,6 @@ class Secret:
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
-        """Wrap `text`."""
         self._text = text
 
     def reveal(self) -> str:

@@ -54,7 +54,7 @@ class Daemon:
         clock: Clock | None = None,
         local_network: LocalNetwork | None = None,
     ) -> None:
-        """`load` reads the configuration anew each time it is called and raises ConfigError for a bad one."""
+        """`load` reads the configuration each time it is called; it raises ConfigError for a bad one."""
         self._load = load
         self._state_dir = state_dir
         self._clock = clock or SystemClock()
@@ -132,7 +132,6 @@ class _Watching:
     def __init__(
         self, config: Config, store: Store, chat: ChatClient, clock: Clock, local_network: LocalNetwork
     ) -> None:
-        """Nothing is started yet."""
         self.config = config
         self._store = store
         self._chat = chat

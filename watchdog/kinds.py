@@ -48,7 +48,6 @@ class CheckKind:
         return "/".join((self.name, *parts))
 
     def has(self, key: str) -> bool:
-        """Whether `key` is of this kind."""
         return key.partition("/")[0] == self.name
 
     def target_of(self, key: str) -> str:
@@ -173,7 +172,6 @@ class OwnTopic:
         return f"{SELF}/{self.name}/{subject}" if self.per_subject else f"{SELF}/{self.name}"
 
     def has(self, key: str) -> bool:
-        """Whether `key` is of this topic."""
         return key.startswith(self.key()) if self.per_subject else key == self.key()
 
     def subject_of(self, key: str) -> str:

@@ -97,7 +97,6 @@ class _File(RotatingFileHandler):
     """A log file of bounded size, readable by us only. launchd lets a log grow without bound and never reopens it."""
 
     def __init__(self, path: Path) -> None:
-        """Open `path`, and make its folder if need be."""
         path.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(path, maxBytes=FILE_LIMIT_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
 

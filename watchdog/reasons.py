@@ -151,7 +151,7 @@ class ServerReason(_Reason):
         fact="configuration", sick=False,
     )
     ENGINE_DEAD = "engine_dead", Row(
-        runbook="The HTTP side says that its engine is gone. It does not come back by itself.",
+        runbook="The HTTP side says that its engine is gone. It does not recover by itself.",
         words="the engine behind the server has died",
         advice="Restart the server; its log names the cause.",
         alive=False, fact="engine_dead",
@@ -371,7 +371,7 @@ class OwnReason(_Reason):
     """Reasons of the watchdog itself, and of what it could not see."""
 
     OK = "ok", Row(
-        runbook="All is well again.",
+        runbook="Everything works again.",
         verdict=Verdict.PASS, severity=Severity.INFO,
     )
     BLIND = "blind", Row(

@@ -231,7 +231,6 @@ def _bug(key: str, error: Exception, now: float) -> Observation:
 
 
 def _no_bug(key: str, now: float) -> Observation:
-    """The passing counterpart of `_bug`."""
     return Observation(
         key=CHECK.key(key),
         verdict=Verdict.PASS,

@@ -48,7 +48,7 @@ class StandbyWatch:
         self._changed.set()
 
     async def run(self) -> None:
-        """Look every 20 s."""
+        """Look every 20 s until cancelled."""
         while True:
             self._changed.clear()
             url = self._url

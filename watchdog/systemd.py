@@ -57,7 +57,6 @@ class ServiceManager:
             self.ready(status)
 
     def stopping(self) -> None:
-        """The daemon is about to end."""
         self._send("STOPPING=1", "STATUS=Stopping.")
 
     async def attend(self, progress: CheckProgress, on_ready: Callable[[], str]) -> None:
@@ -136,12 +135,10 @@ class FailedStarts:
         return (count, ending) if count >= self.notify_from and not 0 <= now - told_at < self.notify_again_s else None
 
     def mark_notified(self, now: float) -> None:
-        """Somebody was notified at `now`."""
         count, ending, _ = self._read()
         self._write(count, ending, now)
 
     def clear(self) -> None:
-        """A start has become ready."""
         with suppress(OSError):
             if self.directory is not None:
                 (self.directory / _COUNT).unlink(missing_ok=True)

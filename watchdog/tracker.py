@@ -109,7 +109,6 @@ _GUARDS: Mapping[Guard, Callable[[TrackState, TrackState, Severity, Thresholds],
 
 
 def _last(verdicts: tuple[bool, ...], count: int) -> tuple[bool, ...]:
-    """The last `count` of `verdicts`."""
     return verdicts[-count:] if count > 0 else ()
 
 

@@ -63,7 +63,7 @@ class Night:
             await sink.up()
 
     async def end(self) -> None:
-        """All is well again, everywhere."""
+        """Everything works again, everywhere."""
         for server in self.servers:
             server.mode = Mode.OK
         for sink in self.sinks.values():

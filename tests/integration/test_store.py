@@ -20,7 +20,7 @@ from watchdog.cli import main
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
-from watchdog.store.files import MIGRATIONS, refusal
+from watchdog.store.files import MIGRATIONS, start_error
 
 NOW = 1_795_000_000.0
 DAY_S = 86400.0
@@ -191,7 +191,7 @@ async def test_a_full_disk_stops_nothing_is_told_and_is_made_good_later(tmp_path
         assert "NEW" in phone.kinds
         await station.pass_time(60, step_s=20)  # `mend` opens the file anew, without the limit: there is room again
         assert not in_memory(station.store)
-        assert "self/storage: well again" in phone.titles[-1]
+        assert "self/storage: recovered" in phone.titles[-1]
         before = list(phone.kinds)
         await station.restart()
         assert station.store.memory(line_seen().key) == {"cursor": "after the line"}
@@ -249,7 +249,7 @@ def test_a_directory_of_somebody_else_stops_the_start_before_it_is_locked(tmp_pa
     ],
 )
 def test_only_a_disk_that_fails_is_lived_with(tmp_path: Path, error: OSError, words: str | None) -> None:
-    refused = refusal(tmp_path, error)
+    refused = start_error(tmp_path, error)
     assert (refused is None) if words is None else (words in str(refused))
 
 
@@ -286,7 +286,7 @@ async def test_a_really_full_file_system_loses_no_alert_not_even_over_a_restart(
         await station.start()
         for _ in range(2):
             await station.ok("kernel_log/head")
-        assert "RESOLVED head: well again after 0 s" in phone.titles
+        assert "RESOLVED head: recovered after 0 s" in phone.titles
         for name in ("ballast", "more-ballast"):
             (small_disk / name).unlink()
         await station.pass_time(60, step_s=20)

@@ -180,7 +180,7 @@ async def test_flapping_warns_once_and_a_real_outage_raises_it(tmp_path: Path) -
             await station.fail()
             await station.ok()
         assert station.sinks["mail"].kinds == ["FIRING"]
-        assert "comes and goes" in station.sinks["mail"].titles[0]
+        assert "flapping" in station.sinks["mail"].titles[0]
         assert station.sinks["phone"].kinds == []
         for _ in range(3):
             await station.fail()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.config import Secret
-from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, finish, redact, render
+from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, finish, render
 from watchdog.model import (
     Cause,
     Confidence,
@@ -180,7 +180,7 @@ def test_times_are_in_the_zone_of_the_reader_and_the_date_is_named_when_it_is_an
 def test_a_resolve_says_what_it_was_and_how_long_and_repeats_no_evidence() -> None:
     over = incident(status=IncidentStatus.RESOLVED, closed_at=SINCE + 1800, end_reason=StepReason.RECOVERED)
     text = render(over, NotificationKind.RESOLVED, now=SINCE + 1800, zone=UTC)
-    assert text.title == "RESOLVED deepseek: well again after 30 min"
+    assert text.title == "RESOLVED deepseek: recovered after 30 min"
     assert text.body.split("\n") == [
         "deepseek: from 11:06 UTC to 11:36 UTC (30 min), failed 3 times",
         "was: deepseek: stream opened, no token in 60 s",
@@ -316,7 +316,7 @@ def test_names_stay_readable_though_a_url_holds_them() -> None:
 
 
 def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
-    assert redact("refused on localhost", [Secret("json://localhost/hook")]) == "refused on localhost"
+    assert Redactor([Secret("json://localhost/hook")])("refused on localhost") == "refused on localhost"
 
 
 HOSTILE = {
@@ -355,6 +355,6 @@ SECRETS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=8, ma
 
 @given(secrets=st.lists(SECRETS, min_size=1, max_size=5), around=st.text(max_size=80))
 def test_no_secret_survives_redaction_in_any_text(secrets: list[str], around: str) -> None:
-    text = redact(around + around.join(secrets) + around, [Secret(secret) for secret in secrets])
+    text = Redactor([Secret(secret) for secret in secrets])(around + around.join(secrets) + around)
     for secret in secrets:
         assert secret not in text.replace("[secret]", "\x00")

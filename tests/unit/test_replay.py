@@ -39,7 +39,7 @@ def test_the_night_is_told_as_it_would_have_been() -> None:
     lines = played(NIGHT).splitlines()
     assert lines[0] == "03:03:20  you: NEW worker: pcie.aer.fatal"
     assert lines[1].startswith("03:14:08  you: FIRING deepseek")
-    assert lines[2] == "03:32:41  you: RESOLVED deepseek: well again after 23 min"
+    assert lines[2] == "03:32:41  you: RESOLVED deepseek: recovered after 23 min"
     assert lines[3] == "7 observations, 3 messages."
     assert lines[4].startswith("Still open at the end: kernel_log/worker/pcie.aer.fatal")
 

@@ -8,7 +8,7 @@ from asyncssh import constants
 
 from tests.support.diagnosis_cases import probe, scene, trouble
 from watchdog.checks.kernel_state import reading_condition
-from watchdog.checks.reader_client import _refusal_error
+from watchdog.checks.reader_client import _reader_error
 from watchdog.config import HostSettings
 from watchdog.diagnosis import HostView
 from watchdog.diagnosis.extract import host_facts
@@ -60,7 +60,7 @@ def facts_after(error: HostError) -> set[Fact]:
 
 @pytest.mark.parametrize("why", ["journalctl-124", "journalctl-137"])
 def test_a_journalctl_that_hangs_on_the_host_does_not_make_the_host_gone(why: str) -> None:
-    error = _refusal_error(1, why, "", "monitor")
+    error = _reader_error(1, why, "", "monitor")
     assert error.reason is HostReason.TIMEOUT
     assert facts_after(error) == {Fact.HOST_ANSWERS}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.diagnosis_cases import line as occurrence
-from watchdog.checks.kernel_state import fold_occurrences, lost_lines
+from watchdog.checks.kernel_state import lost_lines, merge_occurrences
 from watchdog.config import HostSettings
 from watchdog.journal.boot import Loss
 from watchdog.kernlog.grouping import observations
@@ -42,7 +42,7 @@ def batch(*messages: str) -> Observation:
     ],
 )
 def test_folded_batches_say_their_sum(first: tuple[str, ...], second: tuple[str, ...], said: str) -> None:
-    (one,) = fold_occurrences((batch(*first), batch(*second)))
+    (one,) = merge_occurrences((batch(*first), batch(*second)))
     assert one.statement == f"worker: Fatal PCIe error (0000:01:00.0){said}"
 
 
@@ -56,7 +56,7 @@ def test_folded_batches_say_their_sum(first: tuple[str, ...], second: tuple[str,
     ],
 )
 def test_losses_say_how_many_lines_are_gone(counts: tuple[int | None, ...], said: str) -> None:
-    (one,) = fold_occurrences(lost_lines(HOST, Loss("b" * 32, count, "a gap"), NOW) for count in counts)
+    (one,) = merge_occurrences(lost_lines(HOST, Loss("b" * 32, count, "a gap"), NOW) for count in counts)
     assert one.statement == f"worker: {said}"
 
 

@@ -32,7 +32,6 @@ class Inflater:
     """Inflates gzip or zlib data, `limit` bytes in all: a gzip bomb costs no more than any other long reply."""
 
     def __init__(self, limit: int) -> None:
-        """Allow `limit` bytes of output."""
         self._left = limit
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
         self._broken = False

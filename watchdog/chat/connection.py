@@ -26,7 +26,6 @@ class ConnectionTrace:
     __slots__ = ("_sockets", "connected", "opened")
 
     def __init__(self) -> None:
-        """Nothing has been opened yet."""
         self._sockets: list[socket.socket] = []
         self.opened = False
         self.connected = False

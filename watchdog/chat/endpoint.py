@@ -31,12 +31,12 @@ class Endpoint:
 
     @property
     def chat(self) -> URL:
-        """Where completions are asked for."""
+        """The URL that completions are posted to."""
         return self.base.with_path(self.base.raw_path.rstrip("/") + _CHAT, encoded=True, keep_query=True)
 
     @property
     def models(self) -> URL:
-        """Where the served models are listed."""
+        """The URL of the list of served models."""
         return self.base.with_path(self.base.raw_path.rstrip("/") + "/models", encoded=True, keep_query=True)
 
     def root(self, path: str) -> URL:

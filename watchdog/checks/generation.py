@@ -41,7 +41,7 @@ class GenerationMemory:
 
     @classmethod
     def read(cls, value: Json) -> GenerationMemory:
-        """Memory from its JSON form; what is missing or of a wrong type starts anew."""
+        """Memory from its JSON form; what is missing or of a wrong type starts at its default."""
         memory = cls()
         if not isinstance(value, dict):
             return memory
@@ -57,7 +57,6 @@ class GenerationMemory:
         return memory
 
     def write(self) -> Json:
-        """The JSON form."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -97,7 +96,6 @@ class GenerationCheck:
     """
 
     def __init__(self, server: ServerSettings, client: ChatClient) -> None:
-        """Take the server's settings; nothing is sent yet."""
         self._server = server
         self._client = client
         self._endpoint = endpoint_of(server)

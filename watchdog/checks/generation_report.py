@@ -115,7 +115,7 @@ class ProbeOutcome:
 
     @property
     def sample(self) -> EngineSample | None:
-        """The newest look at the engine."""
+        """The newest sample of the engine; None when its metrics could not be read."""
         return self.after or self.before
 
     @property

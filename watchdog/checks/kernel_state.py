@@ -147,7 +147,7 @@ def reboot(host: HostSettings, ending: Ending, crash: Sequence[str], now: float)
     )
 
 
-def fold_occurrences(observations: Iterable[Observation]) -> tuple[Observation, ...]:
+def merge_occurrences(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Occurrences of the same key as one: counts added, the graver words kept, evidence in order up to a limit."""
     by_key: dict[str, Observation] = {}
     for new in observations:
@@ -183,7 +183,7 @@ WAITING_LIMIT = 5000
 class Stream:
     """The live stream as the scan sees it. `last_us`: when journald received the newest record it brought.
 
-    `restart` asks it to catch up by pages and begin anew.
+    `restart` asks it to catch up by pages and start over.
     """
 
     wanted: bool = False
@@ -197,7 +197,6 @@ class HostLog:
     """Memory and pending observations of one host."""
 
     def __init__(self, host: HostSettings, matcher: Matcher) -> None:
-        """Nothing is remembered until `recall`."""
         self.host = host
         self.stream = Stream()
         self._matcher = matcher
@@ -222,14 +221,14 @@ class HostLog:
 
     def take_back(self, result: CheckResult) -> None:
         """A result could not be committed: its observations wait again, so nothing is lost while this process lives."""
-        self._pending = fold_occurrences((*result.observations, *self._pending))
+        self._pending = merge_occurrences((*result.observations, *self._pending))
 
     def take(self, page: Page, now: float) -> int:
         """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
         self._waiting += page.lines
         lost = tuple(lost_lines(self.host, loss, now) for loss in page.losses)
         if lost:
-            self._pending = fold_occurrences((*self._pending, *lost))
+            self._pending = merge_occurrences((*self._pending, *lost))
         if len(self._waiting) >= WAITING_LIMIT:
             self.settle(now)
         return len(page.lines)
@@ -239,12 +238,12 @@ class HostLog:
         if self._waiting:
             lines, self._waiting = self._waiting, []
             found, self._grouping = grouping.observations(self.host.name, lines, self._matcher, now, self._grouping)
-            self._pending = fold_occurrences((*self._pending, *found))
+            self._pending = merge_occurrences((*self._pending, *found))
 
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so."""
         told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.endings)
-        self._pending = fold_occurrences((*self._pending, *told))
+        self._pending = merge_occurrences((*self._pending, *told))
         self.reading.forget_ended()
 
     def has_news(self, now: float) -> bool:

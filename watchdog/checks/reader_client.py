@@ -59,7 +59,7 @@ def _require_frame(frame: Transcript, answer: Answer, user: str) -> None:
     """Raise unless the header, a good trailer and a good exit status were all seen."""
     said = f": {answer.stderr.splitlines()[0][:200]}" if answer.stderr else ""
     if frame.trailer is not None and frame.trailer.rc != 0:
-        raise _refusal_error(frame.trailer.rc, frame.trailer.why, said, user)
+        raise _reader_error(frame.trailer.rc, frame.trailer.why, said, user)
     if answer.exit_status is None:
         raise ReaderError(HostReason.TRUNCATED, f"the connection broke in the middle of an answer{said}")
     if frame.header is None:
@@ -100,7 +100,7 @@ _REFUSALS = {
 """Exit statuses of the reader (`die` in reader.sh; sysexits.h) and what they mean."""
 
 
-def _refusal_error(rc: int, why: str, said: str, user: str) -> HostError:
+def _reader_error(rc: int, why: str, said: str, user: str) -> HostError:
     """The reader's own word for what stopped it."""
     if rc in _REFUSALS:
         reason, summary, advice = _REFUSALS[rc]
@@ -174,7 +174,6 @@ class Records:
     """Collects the records of one page as its lines come in; `most` is how many lines were asked for."""
 
     def __init__(self, most: int = PAGE_LINES) -> None:
-        """Empty."""
         self._most = most
         self.records: list[Record] = []
         self.lines = 0

@@ -95,7 +95,6 @@ def exit_code(seen: Observation) -> int:
 
 
 def observation_json(seen: Observation) -> dict[str, Any]:
-    """One observation as `check --json` prints it."""
     return {
         "check": seen.key,
         "verdict": seen.verdict.value,

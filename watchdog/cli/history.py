@@ -119,7 +119,6 @@ def observation_json(key: str, point: Point) -> dict[str, Any]:
 
 
 def observation_line(key: str, point: Point) -> str:
-    """One observation on a line."""
     colour = {"pass": "green", "fail": "red", "unknown": "yellow"}[point.verdict.value]
     verdict = click.style(f"{point.verdict.value:8}", fg=colour)
     return f"{full_timestamp(point.at)}  {verdict}{key}  {point.reason}: {point.statement} ({point.duration_s:.2f} s)"

@@ -75,7 +75,6 @@ class FiniteRange(click.FloatRange):
     """A number within bounds. `nan` and `inf` are refused: they pass every comparison and would wait forever."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the float. Raises BadParameter."""
         try:
             finite = math.isfinite(float(value))
         except ValueError:

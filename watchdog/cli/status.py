@@ -76,7 +76,6 @@ def _read(reader: Reader, state_dir: Path | None) -> Status:
 
 
 def _lines(status: Status) -> Iterator[str]:
-    """The status as text."""
     snapshot = status.snapshot
     yield from _freshness(status)
     for view in snapshot.keys:

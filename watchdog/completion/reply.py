@@ -35,7 +35,6 @@ class Reply:
     """
 
     def __init__(self, status: int, content_type: str = "", *, location: str = "") -> None:
-        """Take what the head of the reply says."""
         self._status = status
         self._content_type = content_type.lower()
         self._location = location

@@ -36,7 +36,6 @@ class Broken:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """Keep the data as text."""
         self.text = text
 
 
@@ -57,7 +56,6 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        """Start at the beginning of a stream."""
         self._rest: list[bytes] = []
         self._data: list[str] = []
         self._name = ""

@@ -137,7 +137,6 @@ class ReplyAccumulator:
     """Adds up `choices` and `usage` of one payload after the other."""
 
     def __init__(self) -> None:
-        """Nothing has arrived yet."""
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []

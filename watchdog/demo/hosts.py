@@ -45,7 +45,6 @@ class Machine:
     """One pretended machine with a journal, a boot id and an SSH server on loopback."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        """Lay out the machine's files under `directory`."""
         self.name = name
         self.boot = uuid.uuid4().hex
         self.port = 0

@@ -28,7 +28,6 @@ class ChatServer:
     """Serves `/v1/models`, `/v1/chat/completions` and `/metrics` on loopback; `mode` may change at any time."""
 
     def __init__(self) -> None:
-        """Start healthy; `start()` opens the port."""
         self.mode = Mode.OK
         self.slow_s = 1.0
         self.generated_tokens = 0
@@ -54,7 +53,6 @@ class ChatServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Close the port and every connection."""
         if self._runner is not None:
             await self._runner.cleanup()
 

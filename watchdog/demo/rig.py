@@ -35,10 +35,9 @@ class Alert:
 
 
 class Phone:
-    """Receives apprise `json://` notifications."""
+    """Receives apprise `json://` notifications and passes each to `on_alert`, in the order of arrival."""
 
     def __init__(self, on_alert: Callable[[Alert], None]) -> None:
-        """`on_alert` is called for each alert, in the order of arrival."""
         self._on_alert = on_alert
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -58,7 +57,6 @@ class Phone:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Close the port."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -76,14 +74,13 @@ class Rig:
     """Starts and stops all parts; `write_config` makes the configuration file for a daemon."""
 
     def __init__(self, directory: Path, on_alert: Callable[[Alert], None]) -> None:
-        """Everything it writes goes below `directory`."""
         self.directory = directory
         self.chat = ChatServer()
         self.machines = {name: Machine(name, _made(directory / name)) for name in HOSTS}
         self.phone = Phone(on_alert)
 
     async def start(self) -> None:
-        """Open all ports, with fresh keys."""
+        """Open all ports, with fresh keys for login and hosts."""
         client, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
         identity = self.directory / "id_ed25519"
         identity.touch(mode=0o600)
@@ -98,7 +95,6 @@ class Rig:
         (self.directory / "known_hosts").write_text("".join(known))
 
     async def stop(self) -> None:
-        """Close all ports."""
         await self.chat.stop()
         await self.phone.stop()
         for machine in self.machines.values():

@@ -33,7 +33,6 @@ class Story:
     """Runs the steps and tells them through `say`; `look` returns the daemon's `status --json` object."""
 
     def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
-        """Everything is written below `directory`."""
         self._say = say
         self._directory = directory
         self._alerts: list[Alert] = []

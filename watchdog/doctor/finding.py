@@ -35,7 +35,6 @@ class Finding:
 
     @classmethod
     def ok(cls, area: str, name: str, words: str) -> Finding:
-        """A pass."""
         return cls(area, name, Grade.PASS, words)
 
     @classmethod
@@ -45,12 +44,10 @@ class Finding:
 
     @classmethod
     def warn(cls, area: str, name: str, words: str, *, fix: str, reason: str) -> Finding:
-        """Something to consider."""
         return cls(area, name, Grade.WARN, words, fix, reason)
 
     @classmethod
     def fail(cls, area: str, name: str, words: str, *, fix: str, reason: str) -> Finding:
-        """Something to repair."""
         return cls(area, name, Grade.FAIL, words, fix, reason)
 
     def as_json(self) -> dict[str, str | bool]:

@@ -78,7 +78,7 @@ def examine_surroundings(ask: Ask, unit: str, label: str) -> list[Finding]:
 
 
 def examine_own(config: Config, state_dir: Path) -> list[Finding]:
-    """State, daemon, receivers and heartbeat."""
+    """Findings about the state directory, the daemon, the receivers and the heartbeat."""
     now = SystemClock().wall()
     snapshot, unreadable = read_state(state_dir, now)
     found = [*examine_state(state_dir), *unreadable]

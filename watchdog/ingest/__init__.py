@@ -38,7 +38,6 @@ class QueueEvents:
     """One event per receiver, set when messages were queued for it: the ingest sets it, the outbox waits for it."""
 
     def __init__(self) -> None:
-        """Nothing is set."""
         self._events: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def of(self, receiver: str) -> asyncio.Event:
@@ -81,7 +80,6 @@ class Ingest:
 
     @property
     def plan(self) -> AlertPlan:
-        """The plan in force."""
         return self._incidents.plan
 
     @property

@@ -18,11 +18,9 @@ class DiagnosisContext:
     """Remembers one observation per condition: nothing that grows. After a restart it is empty and fills at once."""
 
     def __init__(self) -> None:
-        """Nothing seen yet."""
         self._newest: dict[str, Observation] = {}
 
     def note(self, observation: Observation) -> None:
-        """Take one observation in."""
         if observation.nature is Nature.CONDITION and kind_of(observation.key) not in (None, FOLLOW):
             self._newest[observation.key] = observation
 

@@ -73,7 +73,7 @@ class UnitOfWork:
 
     @property
     def receivers(self) -> set[str]:
-        """Who has something new waiting."""
+        """The names of the receivers that have something new in the outbox."""
         return {message.notification.receiver for message in self.messages}
 
 
@@ -120,12 +120,10 @@ class Incidents:
                 )
 
     def new_id(self, now: float) -> str:
-        """A new incident id."""
         self._last_id = incident_id(now, self._last_id, secrets.randbelow(1024))
         return self._last_id if self.standby is None else self._last_id + ID_MARK
 
     def observe(self, observations: Iterable[Observation], now: float, work: UnitOfWork) -> None:
-        """Take in observations, in their order."""
         for raw in observations:
             observation = self._context.with_clock_note(sanitize(raw, self.redactor))
             work.observations.append(observation)

@@ -27,7 +27,6 @@ class Records:
     """Remembers the last findings of one log, so that a detail takes the kind of its record."""
 
     def __init__(self) -> None:
-        """Start with nothing seen."""
         self._heads: deque[_Place] = deque(maxlen=32)
         self._details: deque[_Place] = deque(maxlen=8)
 

@@ -77,7 +77,6 @@ class LogScan:
             yield from self._lines(whole)
 
     def _lines(self, whole: bytes) -> Iterator[ScannedLine]:
-        """Findings in complete lines."""
         if not self.suppressed_seen:
             self.suppressed_seen = b" callbacks suppressed" in whole
         if not (self.kernel_seen or self.unmarked_seen):

@@ -169,7 +169,7 @@ class _Prefix:
         if match := self.take(_STAMP):
             self.monotonic_s = float(match[1])
         elif match := self.take(_OTHER_STAMP):
-            self.at = _moment(match["iso"]) if match["iso"] else _ctime(match["date"]) if match["date"] else self.at
+            self.at = _from_iso(match["iso"]) if match["iso"] else _ctime(match["date"]) if match["date"] else self.at
         else:
             return False
         self.timed = True
@@ -190,7 +190,7 @@ class _Prefix:
         match = self.take(_ISO)
         if match is None:
             return False
-        self.at, self.timed = _moment(match[1]), True
+        self.at, self.timed = _from_iso(match[1]), True
         if _DMESG_ISO.search(match[1]):
             self.kernel = True
         return True
@@ -231,13 +231,13 @@ class _Prefix:
         return self.kernel
 
 
-def _moment(text: str) -> float | None:
+def _from_iso(text: str) -> float | None:
     text = text.replace(",", ".").replace(" UTC", "Z").replace(" Z", "Z")
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _ctime(text: str) -> float | None:

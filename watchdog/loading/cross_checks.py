@@ -18,12 +18,11 @@ NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
 
 
 def check_across_sections(root: Record, problems: Problems) -> None:
-    """All checks of this module."""
     check_names(root, problems)
     check_references(root, problems)
     check_kernel_rules(root, problems)
     check_maintenance(root, problems)
-    check_reach(root, problems)
+    check_reachability(root, problems)
 
 
 def check_names(root: Record, problems: Problems) -> None:
@@ -117,7 +116,7 @@ SHOWN_CHECKS = 3
 KINDS = {"servers": "generation", "hosts": "kernel_log"}
 
 
-def check_reach(root: Record, problems: Problems) -> None:
+def check_reachability(root: Record, problems: Problems) -> None:
     """Every check reaches a receiver; a check whose warnings reach nobody is a warning."""
     if root.misspelled & {*KINDS, "receivers"}:
         return

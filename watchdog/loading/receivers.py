@@ -47,7 +47,7 @@ def _address_problem(url: str) -> str | None:
 
 
 def check_receiver_urls(root: Record, problems: Problems, check_urls: UrlCheck) -> None:
-    """apprise accepts each receiver's URL."""
+    """Report every receiver URL that apprise does not accept."""
     asked = [(receiver, url) for receiver in root.sections("receivers") if (url := receiver.get("url")) is not None]
     answers = check_urls([url.reveal() for _, url in asked])
     for (receiver, url), problem in zip(asked, answers, strict=True):

@@ -83,7 +83,7 @@ def check_schedule(section: Record, effect: str, problems: Problems, *, why: str
 
 
 def check_alerting(root: Record, problems: Problems) -> None:
-    """Flapping can be detected."""
+    """Report settings under which flapping could never be detected."""
     alerting = root.section("alerting")
     window, failures = alerting.get("flap_window"), alerting.get("flap_failures")
     if window is not None and failures is not None and failures > window:
@@ -106,7 +106,7 @@ MANY_TOKENS = 64
 
 
 def check_servers(root: Record, problems: Problems) -> None:
-    """Everything about each server alone."""
+    """Report what is wrong with a server by itself."""
     for server in root.sections("servers"):
         _check_base_url(server, problems)
         _check_metrics_url(server, problems)

@@ -94,8 +94,6 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
-
     mark: Mark
     items: tuple[Node, ...]
     depth: int

@@ -1,6 +1,6 @@
 """From an incident to the words a person reads on a locked phone at night. Pure: text in, text out."""
 
-from watchdog.message.redaction import REDACTED, Redactor, redact
+from watchdog.message.redaction import REDACTED, Redactor
 from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, rehearsal, render
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "TITLE_LIMIT",
     "Redactor",
     "finish",
-    "redact",
     "rehearsal",
     "render",
 ]

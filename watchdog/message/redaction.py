@@ -56,13 +56,7 @@ class Redactor:
         self._pattern = re.compile("|".join(re.escape(text) for text in ordered)) if ordered else None
 
     def __call__(self, text: str) -> str:
-        """`text` without secrets."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
     def __repr__(self) -> str:
         return "Redactor(…)"
-
-
-def redact(text: str, secrets: Iterable[Secret | str]) -> str:
-    """`text` without `secrets`. For many texts build one `Redactor`."""
-    return Redactor(secrets)(text)

@@ -65,7 +65,7 @@ def proof_lines(evidence: Iterable[Evidence], said: str, now: float, zone: tzinf
         if line is None:
             newest[pattern] = line = _Line(fact, f"{source}: {text}")
             lines.append(line)
-        elif _folds(source):
+        elif _is_collapsible(source):
             line.count, line.last_at = line.count + 1, fact.at
         elif fact != line.fact:
             lines.append(_Line(fact, f"{source}: {text}"))
@@ -76,7 +76,7 @@ def proof_lines(evidence: Iterable[Evidence], said: str, now: float, zone: tzinf
     return written
 
 
-def _folds(source: str) -> bool:
+def _is_collapsible(source: str) -> bool:
     """Kernel lines are shown as they are: their figures are addresses and counters that a person wants to see."""
     return "kernel" not in source.split()
 
@@ -113,7 +113,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
         return (
             f"{subject}: no longer watched, was failing for {lasted}"
             if gone
-            else f"{subject}: well again after {lasted}"
+            else f"{subject}: recovered after {lasted}"
         )
     if kind is NotificationKind.QUIET:
         seen = "1 line" if incident.count == 1 else f"{incident.count} times"
@@ -121,7 +121,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
         return f"{subject}: no more {clean_line(what)} for {duration(now - incident.last_at)} ({seen} in all)"
     phrase = clean_line(incident.phrase)
     if incident.cause is Cause.FLAPPING:
-        return f"{subject}: comes and goes, {_short(incident) or phrase}"
+        return f"{subject}: flapping, {_short(incident) or phrase}"
     summary = statement_of(subject, phrase)
     if short := _short(incident):
         return (
@@ -179,7 +179,7 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     if incident.last_good_at is not None:
         counted += f", last good {timestamp(incident.last_good_at, now, zone)}"
     if incident.cause is Cause.FLAPPING:
-        return f"{summary}; it comes and goes since {since} ({lasted}, {counted})"
+        return f"{summary}; flapping since {since} ({lasted}, {counted})"
     if _asks_for_text(incident):
         return f"{clean_line(subject_of(incident))}: no text since {since} ({lasted}, {counted})"
     return f"{summary}; since {since} ({lasted}, {counted})"

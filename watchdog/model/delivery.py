@@ -97,5 +97,4 @@ class Outcome:
 
     @property
     def delivered(self) -> bool:
-        """Whether the receiver accepted the message."""
         return self.reason is OutcomeReason.DELIVERED

@@ -116,7 +116,6 @@ class TrackState:
 
     @property
     def is_open(self) -> bool:
-        """Whether an incident is open in this state."""
         return self.phase in (Phase.FIRING, Phase.RECOVERING)
 
 

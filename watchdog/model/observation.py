@@ -20,8 +20,6 @@ class Verdict(StrEnum):
 
 
 class Severity(StrEnum):
-    """How loudly something may speak."""
-
     INFO = "info"
     WARN = "warn"
     PAGE = "page"

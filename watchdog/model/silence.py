@@ -41,7 +41,7 @@ class Weekday(StrEnum):
 
     @property
     def number(self) -> int:
-        """0 for Monday to 6 for Sunday."""
+        """0 for Monday to 6 for Sunday, as `datetime.weekday`."""
         return list(Weekday).index(self)
 
 

@@ -34,7 +34,6 @@ class AlertmanagerReceiver:
     refresh_s: float | None = REFRESH_S
 
     def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
-        """Prepare for the addresses of `settings`; nothing is connected yet."""
         self.name = settings.name
         self._addresses = tuple(secret.reveal().rstrip("/") for secret in settings.alertmanager)
         self._timeout_s = settings.timeout_s
@@ -51,7 +50,7 @@ class AlertmanagerReceiver:
         return await self._post(alerts)
 
     async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
-        """Post again what is still firing."""
+        """Post again what is still firing: Alertmanager resolves what is not repeated within its `resolve_timeout`."""
         alerts = [
             alert_of(incident, incident.severity, Text(incident.statement, incident.statement), ends_at=now + VALID_S)
             for incident in firing

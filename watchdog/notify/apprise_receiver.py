@@ -42,7 +42,6 @@ class AppriseReceiver:
     refresh_s: float | None = None
 
     def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
-        """Prepare; nothing is imported or connected before the first send."""
         if settings.url is None:
             raise ValueError(f"receiver {settings.name} has no url")
         self.name = settings.name

@@ -20,7 +20,6 @@ STATUS_WORDS = {
 
 
 def open_incident(incident: Incident, status: Status, times: TimeFormat) -> Html:
-    """An open incident, in full."""
     return tag(
         "article",
         tag("h3", _severity(incident), " ", incident_title(incident)),
@@ -45,7 +44,6 @@ def past_incident(incident: Incident, times: TimeFormat) -> Html:
 
 
 def silence_words(silence: Silence, times: TimeFormat) -> list[str | Html]:
-    """A silence as a sentence."""
     by = f" ({silence.author})" if silence.author else ""
     until = times.stamp(silence.ends_at)
     return ["Silenced until ", until, f": {silence.reason}{by} · ", tag("code", matcher_words(silence.matcher))]

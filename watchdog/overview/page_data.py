@@ -66,7 +66,6 @@ class PageData:
         return tuple(one for one in keys if one.key.startswith(prefix) and "/" not in one.key.removeprefix(prefix))
 
     def view(self, key: str) -> KeyView | None:
-        """One check, or None."""
         return next((view for view in self.status.snapshot.keys if view.key == key), None)
 
     def incidents_of(self, label: str, name: str) -> tuple[Incident, ...]:

@@ -22,7 +22,6 @@ class State:
     severity: Severity
 
     def pill(self) -> Html:
-        """As a small label."""
         symbol = tag("span", SYMBOLS[self.kind], aria_hidden="true")
         return tag("span", symbol, " ", self.words, class_=f"pill {self.kind} {self.severity}")
 

@@ -98,7 +98,6 @@ class Length(StrEnum):
 
     @property
     def seconds(self) -> float:
-        """Its length in seconds."""
         return {"24h": DAY_S, "7d": 7 * DAY_S, "30d": 30 * DAY_S}[self.value]
 
     @property
@@ -117,7 +116,6 @@ class Span:
 
     @property
     def length_s(self) -> float:
-        """Its length in seconds."""
         return self.until_at - self.since_at
 
     def share(self, at: float) -> float:

@@ -46,14 +46,14 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
             continue
         if _is_host_down(other) and other.labels.get("host") in hosts and not _is_host_down(incident):
             return other
-        if _is_own_road(incident) and _is_own_road(other) and other.id < incident.id:
+        if _is_own_network(incident) and _is_own_network(other) and other.id < incident.id:
             return other
     return None
 
 
 def may_inhibit(incident: Incident) -> bool:
     """Whether other incidents could fold into this one at all."""
-    return _is_host_down(incident) or _is_own_road(incident)
+    return _is_host_down(incident) or _is_own_network(incident)
 
 
 def _is_host_down(incident: Incident) -> bool:
@@ -61,7 +61,7 @@ def _is_host_down(incident: Incident) -> bool:
     return incident.key == KERNEL_LOG.key(KERNEL_LOG.target_of(incident.key)) and row is not None and row.host_down
 
 
-def _is_own_road(incident: Incident) -> bool:
+def _is_own_network(incident: Incident) -> bool:
     return BLIND.has(incident.key) and incident.reason == OwnReason.BLIND
 
 
@@ -278,7 +278,6 @@ def _about_reminder(
 
 
 def ended(incident: Incident, reason: StepReason, kind: TransitionKind, now: float) -> Incident:
-    """`incident` closed now, because of `reason`."""
     status = IncidentStatus.EXPIRED if kind is TransitionKind.EXPIRED else IncidentStatus.RESOLVED
     return replace(incident, status=status, closed_at=now, end_reason=reason)
 

@@ -16,7 +16,6 @@ class Clocks:
     """The last reading of the clocks, the last gap in them, and the failures it explained."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with the time as it is now."""
         self._clock = clock
         self._last = self._read()
         self._gap: Gap | None = None

@@ -122,7 +122,6 @@ class SelfWatch:
             self._round_now()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch_clocks(), name="clocks")
@@ -148,7 +147,6 @@ class SelfWatch:
                 self._round_now()
 
     async def _follow_up(self) -> None:
-        """Record and report what was noticed."""
         while True:
             blind = self._network.blind_since is not None
             until_survey_s = self._survey_at - self._clock.monotonic()

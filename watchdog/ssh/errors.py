@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -82,7 +81,7 @@ class ConnectionProgress:
     running: str = ""
     offered_key: str = ""
     known_keys: int = 0
-    version: Callable[[], str] = str
+    connection: asyncssh.SSHClientConnection | None = None
 
     @property
     def stage(self) -> Stage:
@@ -94,6 +93,15 @@ class ConnectionProgress:
         if not self.authenticated:
             return Stage.LOGIN
         return Stage.COMMAND if self.running else Stage.SESSION
+
+    def note_connected(self, connection: asyncssh.SSHClientConnection) -> None:
+        """TCP stands. The connection is kept: the server's SSH version comes later than this."""
+        self.connected, self.connection = True, connection
+
+    @property
+    def server_version(self) -> str:
+        """The SSH version that the server sent; "" if it has sent none."""
+        return "" if self.connection is None else str(self.connection.get_extra_info("server_version") or "")
 
 
 def endpoint(host: HostSettings) -> str:
@@ -114,7 +122,7 @@ def timeout_error(host: HostSettings, progress: ConnectionProgress, seconds: flo
             stage=stage,
         )
     if stage is Stage.GREETING:
-        sent = "sent its SSH version and then nothing" if progress.version() else "sent nothing"
+        sent = "sent its SSH version and then nothing" if progress.server_version else "sent nothing"
         return HostError(
             HostReason.SILENT,
             f"{where} accepts connections, but its SSH server {sent} for {limit}",

@@ -63,8 +63,7 @@ async def scan_host_key(host: HostSettings, timeout_s: float, known_hosts: bytes
         """Takes the key and trusts nothing."""
 
         def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-            progress.connected = True
-            progress.version = lambda: str(conn.get_extra_info("server_version") or "")
+            progress.note_connected(conn)
 
         def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
             taken.append(key)

@@ -46,7 +46,6 @@ class Session:
         timer: asyncio.Timeout,
         timeout_s: float,
     ) -> None:
-        """Made by `reading`."""
         self._timeout_s = timeout_s
         self._host = host
         self._connection = connection
@@ -55,11 +54,11 @@ class Session:
 
     @property
     def user(self) -> str:
-        """Who we are on the host."""
+        """The name we are logged in under."""
         return self._host.user
 
     def proceed(self) -> None:
-        """Start the deadline anew: a whole page has come, so the host is alive and there is progress."""
+        """Restart the deadline: a whole page has come, so the host is alive and there is progress."""
         self._timer.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
     def without_deadline(self) -> None:
@@ -190,8 +189,7 @@ async def _connect(
         """Notes how far the connection came. Trusts nothing that `known_hosts` does not."""
 
         def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-            progress.connected = True
-            progress.version = lambda: str(conn.get_extra_info("server_version") or "")
+            progress.note_connected(conn)
 
         def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
             progress.offered_key = f"{key.get_algorithm()} {key.get_fingerprint()}"

@@ -116,7 +116,7 @@ class Store:
                 lock.close()
             raise
         except (sqlite3.Error, OSError) as error:
-            refused = files.refusal(state_dir, error)
+            refused = files.start_error(state_dir, error)
             if refused is not None:
                 if lock is not None:
                     lock.close()

@@ -14,17 +14,14 @@ _PACKED = {"counts": ("fails", "passes", "unknowns", "count"), "times": ("since"
 
 
 def dump(value: Json) -> str:
-    """`value` as JSON without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def load(text: str) -> Json:
-    """The value of a JSON text."""
     return json.loads(text)
 
 
 def track_to_text(state: TrackState) -> str:
-    """A tracking state as text."""
     raw = to_json(state)
     for group, names in _PACKED.items():
         raw[group] = [raw.pop(name) for name in names]
@@ -33,7 +30,6 @@ def track_to_text(state: TrackState) -> str:
 
 
 def track_from_text(text: str) -> TrackState:
-    """The tracking state that `track_to_text` wrote."""
     raw = json.loads(text)
     for group, names in _PACKED.items():
         raw |= zip(names, raw.pop(group), strict=True)
@@ -55,7 +51,6 @@ def incident_to_text(incident: Incident) -> str:
 
 
 def incident_from_text(text: str) -> Incident:
-    """The incident that `incident_to_text` wrote."""
     raw = json.loads(text)
     raw["subject"], raw["summary"] = split_statement(raw["summary"], raw.get("subject", _named(raw)))
     return from_json(Incident, raw)

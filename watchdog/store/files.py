@@ -126,7 +126,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def refusal(state_dir: Path, error: sqlite3.Error | OSError) -> StoreError | None:
+def start_error(state_dir: Path, error: sqlite3.Error | OSError) -> StoreError | None:
     """Why a daemon must not start on `state_dir`, or None for a fault it can live with in memory, like a full disk."""
     if isinstance(error, sqlite3.Error):
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):

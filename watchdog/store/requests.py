@@ -28,7 +28,6 @@ class Requests:
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
-        """Use `Requests.open`, or `Store.request`."""
         self._db = connection
         self._path = path
 

@@ -117,7 +117,7 @@ class Load(StrEnum):
 
     @property
     def is_full(self) -> bool:
-        """Whether the GPU shows at least 90 %."""
+        """Whether utilisation is at least 90 %."""
         return self in (Load.FULL, Load.WORKING, Load.SPINNING)
 
 
@@ -208,7 +208,7 @@ class VitalsMemory:
     """Bounded, and all of it can be learned again."""
 
     def __init__(self, stored: Json = None) -> None:
-        """Start from what `to_json` gave; what is missing or of a wrong type starts anew."""
+        """Start from what `to_json` returned; anything missing or of a wrong type starts empty."""
         raw = stored if isinstance(stored, Mapping) else {}
         self.power = PowerHistory(raw.get("power"))
         self._available: list[tuple[float, float]] = _pairs(raw.get("available"))
@@ -221,7 +221,6 @@ class VitalsMemory:
         return max(0.0, best - available)
 
     def to_json(self) -> Json:
-        """What to keep."""
         return {"power": self.power.to_json(), "available": [list(pair) for pair in self._available]}
 
 

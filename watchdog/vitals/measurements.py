@@ -20,7 +20,7 @@ _LOADS = tuple(Load)
 def measurements_of(
     vitals: Vitals, gpus: Sequence[JudgedGpu], *, clock_offset_s: float | None = None, drop: float | None = None
 ) -> dict[str, float]:
-    """Everything that is known, by name."""
+    """The measurements of an observation: name to value, without those that are unknown."""
     known: dict[str, float | None] = {
         "uptime_s": vitals.uptime_s,
         "memory_total_bytes": vitals.memory_total,

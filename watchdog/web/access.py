@@ -49,12 +49,10 @@ class Access:
 
     @property
     def middleware(self) -> Middleware:
-        """For `web.Application(middlewares=…)`."""
-
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-            refusal = self._refusal(request)
-            reply = await _reply(request, handler) if refusal is None else refusal
+            refused = self._refused(request)
+            reply = await _reply(request, handler) if refused is None else refused
             for name, value in (*HEADERS.items(), ("Content-Security-Policy", content_policy())):
                 reply.headers.setdefault(name, value)
             return reply
@@ -75,7 +73,7 @@ class Access:
             return False
         return hmac.compare_digest(given.strip().encode(), self._token)
 
-    def _refusal(self, request: web.Request) -> web.Response | None:
+    def _refused(self, request: web.Request) -> web.Response | None:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"}, text="Read only: use GET or HEAD.\n")
         if not self._is_ours(request.headers.get("Host", "")):

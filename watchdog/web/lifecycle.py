@@ -66,17 +66,14 @@ class WebLifecycle:
         return web is not None and web.probe_on_scrape and GENERATION.has(check.key)
 
     def observed(self, observation: Observation) -> None:
-        """Count an observation."""
         if self._metrics is not None:
             self._metrics.observed(observation)
 
     def changed(self, incident: Incident, change: TransitionKind) -> None:
-        """Count a change of an incident."""
         if self._metrics is not None:
             self._metrics.changed(incident, change)
 
     def attempted(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Count a delivery attempt."""
         if self._metrics is not None:
             self._metrics.attempted(delivery, outcome.reason)
 

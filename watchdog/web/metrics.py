@@ -50,7 +50,6 @@ class StateCollector(Collector):
     """Gives the newest `state` to a scrape."""
 
     def __init__(self) -> None:
-        """Empty until `state` is set."""
         self.state = StateMetrics()
 
     def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
@@ -94,7 +93,6 @@ class Metrics:
     """Everything that is counted. `scan_reasons` are those that a scan can end with, to prepare their series."""
 
     def __init__(self, config: Config, *, version: str, scan_reasons: Iterable[str] = ()) -> None:
-        """Start at zero, for what `config` names."""
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without types
         self._registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self._registry)
@@ -216,11 +214,9 @@ class Metrics:
             self._speed.labels(name).set(seen["tokens_per_s"])
 
     def changed(self, incident: Incident, change: TransitionKind) -> None:
-        """Count a change of an incident."""
         self._incidents.labels(incident.severity.value, change.value).inc()
 
     def attempted(self, delivery: Delivery, result: OutcomeReason) -> None:
-        """Count a delivery attempt."""
         if delivery.receiver in self._names["receiver"]:
             self._deliveries.labels(delivery.receiver, result.value).inc()
 

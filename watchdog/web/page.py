@@ -30,7 +30,6 @@ MOST_KINDS = 6
 
 
 def page(data: PageData, version: str) -> str:
-    """The whole page as text."""
     times = TimeFormat(data.at, data.zone)
     kind, words = headline(data.status)
     main = tag(

@@ -120,7 +120,6 @@ class WebServer:
     """Serves at `settings.listen`."""
 
     def __init__(self, settings: WebSettings, sources: Sources) -> None:
-        """Nothing listens before `run`."""
         self._settings = settings
         self._from = sources
         self._access = Access(settings)
