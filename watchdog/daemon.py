@@ -19,6 +19,7 @@ from watchdog.checks.vitals import vitals_to_run_now
 from watchdog.clock import Clock, SystemClock
 from watchdog.codec import to_json
 from watchdog.config import Config, HostSettings
+from watchdog.descriptors import needed, raise_limit
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
@@ -74,6 +75,7 @@ class Daemon:
     async def run(self) -> None:
         """Run until `stop`. Raises ConfigError or StoreError before anything is started, and our own bugs later."""
         config = self._load()
+        raise_limit(needed(config))
         store = Store.open(self._state_dir, self._clock.wall())
         try:
             async with ChatClient() as chat:
@@ -173,6 +175,7 @@ class _Watching:
 
     async def follow(self, config: Config) -> None:
         """Go on with another configuration."""
+        raise_limit(needed(config))
         await self._ingest.replan(AlertPlan.from_config(config), _redactor(config))
         self.config = config
         self._receivers_changed.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, MutableMapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -19,6 +19,10 @@ from watchdog.config import Secret
 HIDDEN = "…"
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
 FILES_KEPT = 3
+MOST_ALIKE = 60
+"""Lines of one kind that are written in one minute."""
+ALIKE_WITHIN_S = 60.0
+_SUBJECT = ("check", "key", "incident", "receiver", "problem")
 SHORTEST_SECRET = 4
 """Shorter secrets are left alone: hiding them would blank out half of every line."""
 
@@ -65,6 +69,7 @@ def configure(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    handler.addFilter(RepeatedLines())
     root = logging.getLogger()
     before, root.handlers[:] = root.handlers[:], [handler]
     for old in before:
@@ -91,6 +96,48 @@ def log_crashes() -> Callable[..., None]:
 
     sys.excepthook = write
     return complain
+
+
+class RepeatedLines(logging.Filter):
+    """Lets the first `MOST_ALIKE` warnings of a kind pass in a minute; the rest are counted, and that is logged."""
+
+    def __init__(self) -> None:
+        """Nothing has been seen yet."""
+        super().__init__()
+        self._seen: dict[Hashable, int] = {}
+        self._began_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether `record` is to be written. Lines below WARNING always are."""
+        if record.levelno < logging.WARNING or getattr(record, "counts_repeats", False):
+            return True
+        if not 0 <= record.created - self._began_at < ALIKE_WITHIN_S:
+            seen, self._seen, self._began_at = self._seen, {}, record.created
+            for kind, count in seen.items():
+                if count > MOST_ALIKE:
+                    self._report(kind, count - MOST_ALIKE)
+        kind = _line_kind(record)
+        self._seen[kind] = self._seen.get(kind, 0) + 1
+        return self._seen[kind] <= MOST_ALIKE
+
+    @staticmethod
+    def _report(kind: Hashable, count: int) -> None:
+        name, level, *what = kind if isinstance(kind, tuple) else (kind,)
+        logging.getLogger(str(name)).log(
+            level if isinstance(level, int) else logging.WARNING,
+            "%d more lines like this were left out: %s",
+            count,
+            " ".join(str(word) for word in what if word),
+            extra={"counts_repeats": True},
+        )
+
+
+def _line_kind(record: logging.LogRecord) -> Hashable:
+    """What makes two lines alike: who logs which event about what. Figures and times in it may differ."""
+    if isinstance(record.msg, dict):
+        subject = tuple(str(record.msg.get(name, "")) for name in _SUBJECT)
+        return (record.name, record.levelno, str(record.msg.get("event", ""))[:100], *subject)
+    return (record.name, record.levelno, str(record.msg)[:100])
 
 
 class _File(RotatingFileHandler):

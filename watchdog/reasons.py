@@ -210,6 +210,12 @@ class ServerReason(_Reason):
         advice="Look at the server's log; a proxy in between may have closed it.", look_only=True,
         fact="broken_off",
     )
+    LOCAL = "local", Row(
+        runbook="This machine is out of file descriptors, ports or memory: nothing can be said about the server.",
+        words="this machine is out of file descriptors, ports or memory",
+        advice="Check this machine's limits (`ulimit -n`), its memory, and what uses them up.",
+        verdict=Verdict.UNKNOWN, sick=False,
+    )
     ASLEEP = "asleep", Row(
         runbook="An on-demand server holds no model now. Not an alert: it was not woken.",
         words="no model is loaded, so it was not woken",

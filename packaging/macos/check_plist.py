@@ -20,6 +20,9 @@ from xml.parsers.expat import ExpatError
 Fault = str
 Judge = Callable[[Any], Iterator[Fault]]
 
+LIMITS = frozenset(
+    {"Core", "CPU", "Data", "FileSize", "MemoryLock", "NumberOfFiles", "NumberOfProcesses", "ResidentSetSize", "Stack"}
+)
 PROCESS_TYPES = ("Background", "Standard", "Adaptive", "Interactive")
 KEEP_ALIVE = {"SuccessfulExit": bool, "Crashed": bool, "PathState": dict, "OtherJobEnabled": dict}
 """NetworkState is left out: launchd.plist(5) says that it is no longer implemented."""
@@ -127,6 +130,18 @@ def process_type(value: Any) -> Iterator[Fault]:
         yield f"must be one of {', '.join(PROCESS_TYPES)}"
 
 
+def limits(value: Any) -> Iterator[Fault]:
+    """Limits of launchd by name, each a number from 1 up."""
+    if not is_kind(value, dict) or not value:
+        yield "must be a dictionary of limits"
+        return
+    for name, inner in value.items():
+        if name not in LIMITS:
+            yield f"{name} is no limit of launchd"
+        else:
+            yield from (f"{name} {fault}" for fault in number(1, 2**31)(inner))
+
+
 KEYS: Mapping[str, Judge] = {
     "Label": text_like(LABEL, "a reverse-domain name"),
     "Program": path,
@@ -148,8 +163,8 @@ KEYS: Mapping[str, Judge] = {
     "StandardInPath": path,
     "StandardOutPath": path,
     "StandardErrorPath": path,
-    "SoftResourceLimits": a(dict, "a dictionary"),
-    "HardResourceLimits": a(dict, "a dictionary"),
+    "SoftResourceLimits": limits,
+    "HardResourceLimits": limits,
     "AbandonProcessGroup": a(bool, "true or false"),
     "SessionCreate": a(bool, "true or false"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 import threading
@@ -14,6 +15,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from watchdog.completion.judgement import one_line
+from watchdog.descriptors import is_exhausted, require_room
 from watchdog.reasons import ServerReason
 
 TRACE: ContextVar[ConnectionTrace | None] = ContextVar("trace", default=None)
@@ -57,8 +59,16 @@ class ConnectionTrace:
 
 
 def open_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current trace."""
+    """Open the socket for `address`, as getaddrinfo gives it, and note it on the current trace.
+
+    Raises OSError (EMFILE) when the descriptors that are left are kept for delivery.
+    """
     opened = socket.socket(address[0], address[1], address[2])
+    try:
+        require_room(opened.fileno())
+    except OSError:
+        opened.close()
+        raise
     trace = TRACE.get()
     if trace is not None:
         trace.add(opened)
@@ -67,7 +77,9 @@ def open_socket(address: tuple[Any, ...]) -> socket.socket:
 
 def connection_error(error: Exception) -> tuple[ServerReason, str]:
     """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if is_exhausted(error, connecting=True) or is_exhausted(getattr(error, "os_error", None), connecting=True):
+        found = ServerReason.LOCAL, "none of them was left for the connection"
+    elif isinstance(error, aiohttp.ClientConnectorDNSError):
         found = ServerReason.DNS, f"the name {error.host} does not resolve"
     elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):
         found = ServerReason.TLS, _tls_words(error)
@@ -126,7 +138,11 @@ class ThreadPerNameResolver(AbstractResolver):
         future = self._pending.get(key)
         if future is None:
             future = self._pending[key] = asyncio.get_running_loop().create_future()
-            threading.Thread(target=self._work, args=(key, future), name=f"resolve {host}", daemon=True).start()
+            try:
+                threading.Thread(target=self._work, args=(key, future), name=f"resolve {host}", daemon=True).start()
+            except RuntimeError as error:  # no thread can be started
+                del self._pending[key]
+                raise OSError(errno.EAGAIN, str(error)) from None
         found = await asyncio.shield(future)
         return [_result(host, port, info) for info in found]
 
@@ -143,7 +159,7 @@ class ThreadPerNameResolver(AbstractResolver):
         try:
             found = self._lookup(host, None, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
         except OSError as error:
-            failure = error
+            failure = _own_fault() or error
         except UnicodeError as error:
             failure = OSError(None, f"no valid host name: {error}")
         try:
@@ -162,6 +178,15 @@ class ThreadPerNameResolver(AbstractResolver):
         else:
             future.set_exception(failure)
             future.exception()  # seen: the asker may have left at its deadline
+
+
+def _own_fault() -> OSError | None:
+    """Why no name can be looked up now, if that is our own fault: getaddrinfo hides that it got no descriptor."""
+    try:
+        require_room()
+    except OSError as error:
+        return error
+    return None
 
 
 def _result(host: str, port: int, info: Any) -> ResolveResult:

@@ -29,7 +29,7 @@ from watchdog.model import (
 )
 from watchdog.policy.plan import AlertPlan
 from watchdog.policy.silences import maintained_by, silenced_by
-from watchdog.reasons import OwnReason
+from watchdog.reasons import HostReason, OwnReason, ServerReason
 
 # What explains what: incidents that fold into another one, and what an unknown observation says about our sight.
 
@@ -46,14 +46,15 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
             continue
         if _is_host_down(other) and other.labels.get("host") in hosts and not _is_host_down(incident):
             return other
-        if _is_own_network(incident) and _is_own_network(other) and other.id < incident.id:
+        same_fault = _is_own_fault(incident) and _is_own_fault(other) and other.reason == incident.reason
+        if same_fault and other.id < incident.id:
             return other
     return None
 
 
 def may_inhibit(incident: Incident) -> bool:
     """Whether other incidents could fold into this one at all."""
-    return _is_host_down(incident) or _is_own_network(incident)
+    return _is_host_down(incident) or _is_own_fault(incident)
 
 
 def _is_host_down(incident: Incident) -> bool:
@@ -61,8 +62,8 @@ def _is_host_down(incident: Incident) -> bool:
     return incident.key == KERNEL_LOG.key(KERNEL_LOG.target_of(incident.key)) and row is not None and row.host_down
 
 
-def _is_own_network(incident: Incident) -> bool:
-    return BLIND.has(incident.key) and incident.reason == OwnReason.BLIND
+def _is_own_fault(incident: Incident) -> bool:
+    return BLIND.has(incident.key) and incident.reason in (OwnReason.BLIND, HostReason.LOCAL, ServerReason.LOCAL)
 
 
 def blind_observation(observation: Observation, *, was_blind: bool) -> Observation | None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
+from watchdog.descriptors import is_exhausted
 from watchdog.errors import WatchdogError
 from watchdog.reasons import HostReason
 
@@ -156,6 +157,8 @@ def network_error(host: HostSettings, error: OSError, progress: ConnectionProgre
             ours=unsure,
             stage=progress.stage,
         )
+    if is_exhausted(error):
+        error.errno = errno.EMFILE
     if error.errno in {errno.EHOSTUNREACH, errno.EHOSTDOWN}:
         return _no_route_error(host, progress)
     if isinstance(error, ConnectionRefusedError):

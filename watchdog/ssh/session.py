@@ -11,6 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings, split_jump
+from watchdog.descriptors import require_room
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.login import options
@@ -204,6 +205,7 @@ async def _connect(
     if tunnel is not None:
         given["tunnel"] = tunnel
     try:
+        require_room()
         connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
     except (OSError, asyncssh.Error) as error:
         raise error_from_exception(host, error, progress) from None

@@ -20,6 +20,7 @@ from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, Reader, Store
 from watchdog.web.access import Access
+from watchdog.web.connections import BoundedRunner, Connections
 from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
 from watchdog.web.page import page
 
@@ -130,7 +131,8 @@ class WebServer:
 
     async def run(self) -> None:
         """Serve until cancelled; an address that is in use is tried again and again."""
-        app = web.Application(middlewares=[self._access.middleware])
+        connections = Connections()
+        app = web.Application(middlewares=[connections.middleware, self._access.middleware])
         app.router.add_get("/", self._page)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/api/status", self._status)
@@ -138,7 +140,7 @@ class WebServer:
         app.router.add_get("/icon.svg", self._icon)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/probe", self._probe)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = BoundedRunner(app, connections)
         await runner.setup()
         try:
             await self._listen(runner)
