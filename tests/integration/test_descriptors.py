@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.alerting_path import Station, configuration, observed
 from tests.support.sshd import free_port
-from tests.support.station import Station, configuration, observed
 from tests.support.web_server import served
 from watchdog.chat import ChatClient
 from watchdog.checks.generation import GenerationCheck
