@@ -185,7 +185,7 @@ async def test_a_hanging_metrics_page_is_evidence_and_delays_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.alone
 async def test_two_hundred_hostile_connections_get_their_verdicts_in_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """A verdict is out within 100 ms of its deadline whatever the server does (issue 3); the p99 is printed."""
+    """A verdict is out within 100 ms of its deadline whatever the server does; the p99 is printed."""
     release = threading.Event()
 
     def hang(host: str, *args: object, **more: object) -> list[object]:

@@ -14,7 +14,7 @@ from tests.support.receivers import Mood, WebhookSink
 
 MOODS = [Mood.WELL] * 13 + [Mood.ERROR] * 3 + [Mood.REDIRECT, Mood.SLOW, Mood.TWICE, Mood.HANG]
 COPIES_BUDGET = 0.02
-"""Of all messages: copies that only a kill between the send and its acknowledgement explains (issue 5)."""
+"""Of all messages: copies that only a kill between the send and its acknowledgement explains."""
 
 
 class MoodySink(WebhookSink):
