@@ -124,21 +124,31 @@ def test_the_graver_line_gives_an_occurrence_its_severity() -> None:
     assert one.count == 3
 
 
-def test_gpu_memory_complaints_warn_alone_and_page_as_a_storm() -> None:
+def test_gpu_memory_complaints_alone_warn_with_their_count_however_many_come() -> None:
+    memory: Json = None
+    for second in range(25):
+        found, memory = observations("worker", [line(NO_MEMORY, at=NOW + second)] * 3, MATCHER, NOW + second, memory)
+        assert [(one.severity, one.count) for one in found] == [(Severity.WARN, 3)]
+
+
+MODULE_ERROR = "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x12345)"
+
+
+def test_corrected_memory_errors_warn_alone_and_page_as_a_storm_over_several_scans() -> None:
     memory: Json = None
     severities = []
     for second in range(25):
-        found, memory = observations("worker", [line(NO_MEMORY, at=NOW + second)], MATCHER, NOW + second, memory)
+        found, memory = observations("worker", [line(MODULE_ERROR, at=NOW + second)] * 5, MATCHER, NOW + second, memory)
         memory = json.loads(json.dumps(memory))
         severities.append(found[0].severity)
     assert severities == [Severity.WARN] * 19 + [Severity.PAGE] * 6
 
 
-def test_the_same_number_of_complaints_over_a_day_never_pages() -> None:
+def test_the_same_number_of_corrected_errors_over_a_day_never_pages() -> None:
     memory: Json = None
     for step in range(60):
         at = NOW + step * 1500
-        found, memory = observations("worker", [line(NO_MEMORY, at=at)], MATCHER, at, memory)
+        found, memory = observations("worker", [line(MODULE_ERROR, at=at)] * 3, MATCHER, at, memory)
         assert found[0].severity is Severity.WARN
 
 
