@@ -6,6 +6,7 @@ Usable in-process: `Daemon(load, state_dir).run()` returns after `stop()`.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,8 +34,9 @@ from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
-from watchdog.store import MAINTENANCE, PLAN, Store
+from watchdog.store import INSTANCE, MAINTENANCE, PLAN, Store
 from watchdog.systemd import FailedStarts, ServiceManager
+from watchdog.unheard import unheard_page
 from watchdog.waiting import run_while
 from watchdog.web.lifecycle import WebLifecycle
 
@@ -144,8 +146,15 @@ class _Watching:
         # A check's results are stored in the order it handed them out: an older memory must never come last.
         self._in_order: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.scheduler = Scheduler(clock, self._take, store.memory)
+        self._instance = instance_of(store)
+        self._unheard: str | None = None
         self._web = WebLifecycle(
-            store, clock, self.scheduler, check_of=self._running_check, run_check=self.scheduler.run_once
+            store,
+            clock,
+            self.scheduler,
+            check_of=self._running_check,
+            run_check=self.scheduler.run_once,
+            instance=self._instance,
         )
         self._ingest = Ingest(
             store, AlertPlan.from_config(config), clock, redactor=_redactor(config), on_change=self._web.changed
@@ -154,11 +163,12 @@ class _Watching:
             store, self._ingest, clock, local_network, progress=self.scheduler, round_now=self.scheduler.round_now
         )
         self._heartbeat = Heartbeat(clock, self._ingest, self._pulse)
-        self._standby = StandbyWatch(clock, self._ingest)
+        self._standby = StandbyWatch(clock, self._ingest, instance=self._instance)
 
     async def start(self) -> None:
         """Take over the stored state and start the checks."""
         await self._ingest.start()
+        await self._ingest.take(INSTANCE, CheckResult((), memory={"id": self._instance}))
         await self._start_checks()
 
     def loops(self) -> Mapping[str, Coroutine[None, None, None]]:
@@ -194,7 +204,7 @@ class _Watching:
         self._web.follow(config)
         scheduled = [check for check in checks if not self._web.is_scraped(check)]
         self.scheduler.replace(scheduled)
-        self._selfwatch.watch(config, {check.key: check.interval_s for check in scheduled})
+        self._selfwatch.watch(config, {check.key: check.interval_s for check in checks})
         self._heartbeat.follow(config.heartbeat)
         self._standby.follow(config.standby_of)
 
@@ -259,13 +269,27 @@ class _Watching:
         while True:
             await self._clock.sleep(TICK_S)
             await self._ingest.tick(aging=not self._selfwatch.settling)
+            now = self._clock.wall()
+            unheard = await self._store.read_in_turn(lambda reader: unheard_page(reader, now))  # noqa: B023
+            if (unheard is None) != (self._unheard is None):
+                log.warning("undelivered_page", problem=unheard)
+            self._unheard = unheard
 
     def _pulse(self) -> Pulse:
         """How we are, for the heartbeat."""
         trouble = self._selfwatch.trouble
         if trouble is None and self._store.trouble is not None:
             trouble = f"the state is in memory only: {self._store.trouble.text}"
+        trouble = trouble or self._unheard
         return Pulse(self._selfwatch.complete(), trouble)
+
+
+def instance_of(store: Store) -> str:
+    """The id of the watchdog whose state `store` is; a new one if it has none yet."""
+    match store.memory(INSTANCE):
+        case {"id": str(known)}:
+            return known
+    return secrets.token_hex(8)
 
 
 def _redactor(config: Config) -> Redactor:

@@ -10,6 +10,9 @@ from yarl import URL
 
 from watchdog.chat.connection import connection_error
 
+PROGRAM = "inference-watchdog"
+"""What /healthz says of itself, so that a standby knows a watchdog from any other service."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:

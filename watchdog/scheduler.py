@@ -162,7 +162,6 @@ class Scheduler:
             planned = await self._due(check.key, planned)
             await self.run_once(check)
             now = self._clock.monotonic()
-            self.last_completed_at[check.key] = now
             missed = int(max(0.0, now - planned) // check.interval_s)
             if missed:
                 log.warning("check_overran", check=check.key, skipped_starts=missed)
@@ -201,6 +200,7 @@ class Scheduler:
             if check.key in self._report_health_of:
                 result = CheckResult((*result.observations, _no_bug(check.key, self._clock.wall())), result.memory)
         await self._take(check.key, result)
+        self.last_completed_at[check.key] = self._clock.monotonic()
         return result
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import structlog
 
 from watchdog.clock import Clock
-from watchdog.http_call import http_call
+from watchdog.http_call import PROGRAM, http_call
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import STANDBY
@@ -20,6 +21,7 @@ log = structlog.get_logger("standby")
 KEY = STANDBY.key()
 LOOK_EVERY_S = 20.0
 LOOK_TIMEOUT_S = 5.0
+READ_BYTES = 4096
 MISSED_LOOKS = 3
 """After so many looks in a row without a good answer we alert."""
 
@@ -27,8 +29,9 @@ MISSED_LOOKS = 3
 class StandbyWatch:
     """Follows one first watchdog until cancelled, or none."""
 
-    def __init__(self, clock: Clock, ingest: Ingest) -> None:
-        """`ingest` is told whether the first one is alive."""
+    def __init__(self, clock: Clock, ingest: Ingest, *, instance: str = "") -> None:
+        """`ingest` is told whether the first one is alive; `instance` is our own id, which is never the first one's."""
+        self._instance = instance
         self._clock = clock
         self._ingest = ingest
         self._url: str | None = None
@@ -56,7 +59,7 @@ class StandbyWatch:
                 await self._end_incident("standby is not configured")
                 await self._changed.wait()
                 continue
-            await self._take(await look(url), self._clock.wall())
+            await self._take(await look(url, self._instance), self._clock.wall())
             await sleep_or_event(self._clock, LOOK_EVERY_S, self._changed)
 
     async def _take(self, problem: str | None, now: float) -> None:
@@ -90,9 +93,24 @@ class StandbyWatch:
             await self._ingest.take(KEY, CheckResult((seen,)))
 
 
-async def look(url: str) -> str | None:
-    """Ask /healthz once; None for a good answer, else what was wrong with it."""
-    reply = await http_call("GET", url, timeout_s=LOOK_TIMEOUT_S)
+async def look(url: str, instance: str = "") -> str | None:
+    """Ask /healthz once; None for the good answer of a first watchdog, else what was wrong with it.
+
+    `instance` is our own id. Whoever is no first watchdog will alert nobody, however well it is.
+    """
+    reply = await http_call("GET", url, timeout_s=LOOK_TIMEOUT_S, read_bytes=READ_BYTES)
     if reply.status is None:
         return reply.problem
-    return None if reply.status == 200 else f"it answers HTTP {reply.status}"
+    if reply.status != 200:
+        return f"it answers HTTP {reply.status}"
+    try:
+        answer = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or answer.get("program") != PROGRAM or not isinstance(answer.get("instance"), str):
+        return "what answers is not an inference-watchdog of this version"
+    if instance and answer["instance"] == instance:
+        return "it is this watchdog itself"
+    if answer.get("role") != "first":
+        return "it is itself a standby"
+    return None

@@ -18,6 +18,7 @@ from watchdog.config import Config
 from watchdog.doctor import Grade
 from watchdog.doctor.round import examine_targets
 from watchdog.errors import ConfigError
+from watchdog.http_call import PROGRAM
 from watchdog.loading import read
 from watchdog.policy import Standby
 from watchdog.standby import KEY, LOOK_EVERY_S, StandbyWatch, look
@@ -29,6 +30,7 @@ class FirstWatchdog:
     def __init__(self) -> None:
         """Well."""
         self.status = 200
+        self.said: object = {"version": 1, "status": "ok", "program": PROGRAM, "instance": "first", "role": "first"}
         self.asked = 0
         self.url = ""
         self._runner: web.AppRunner | None = None
@@ -50,7 +52,7 @@ class FirstWatchdog:
 
     async def _health(self, _request: web.Request) -> web.Response:
         self.asked += 1
-        return web.Response(status=self.status)
+        return web.json_response(self.said, status=self.status)
 
 
 class Pair:
@@ -215,6 +217,47 @@ async def test_a_look_says_what_was_wrong() -> None:
         first.status = 302
         assert await look(first.url) == "it answers HTTP 302"
     assert "port" in (await look(f"http://127.0.0.1:{free_port()}/healthz") or "")
+
+
+STRANGERS = [
+    ({"version": 1, "status": "ok", "program": PROGRAM, "instance": "own", "role": "first"}, "this watchdog itself"),
+    ({"version": 1, "status": "ok", "program": PROGRAM, "instance": "b", "role": "standby"}, "itself a standby"),
+    ({"status": "ok"}, "not an inference-watchdog"),
+    (["ok"], "not an inference-watchdog"),
+    ("pong", "not an inference-watchdog"),
+    ({"program": PROGRAM, "instance": 5, "role": "first"}, "not an inference-watchdog"),
+]
+
+
+@pytest.mark.parametrize(("said", "words"), STRANGERS)
+async def test_whoever_is_no_first_watchdog_keeps_nobody_silent(tmp_path: Path, said: object, words: str) -> None:
+    async with FirstWatchdog() as first, Station(tmp_path) as station:
+        first.said = said
+        assert words in (await look(first.url, "own") or "")
+        both = Pair(station, first)
+        both.watch = StandbyWatch(station.clock, station.ingest, instance="own")
+        both.watch.follow(first.url)
+        first.asked = 0
+        task = asyncio.create_task(both.watch.run())
+        async with asyncio.timeout(10):
+            while first.asked == 0:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        await both.looks(2)
+        for _ in range(3):
+            await station.fail()
+        task.cancel()
+        assert "first watchdog does not answer" in both.said[0]
+        assert "deepseek" in both.said[-1]
+        (refused,) = await examine_targets(Config(standby_of=first.url), "own")
+    assert (refused.grade, refused.reason) == (Grade.WARN, "first_silent")
+    assert words in refused.words
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "192.0.2.5"])
+def test_its_own_page_is_refused_as_the_first_watchdog(host: str) -> None:
+    with pytest.raises(ConfigError, match="own page"):
+        _read(f"web: {{listen: '192.0.2.5:9877', token: abcdefghijklmnop}}\nstandby_of: http://{host}:9877/healthz")
 
 
 def _read(line: str) -> Config:

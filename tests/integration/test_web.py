@@ -112,9 +112,21 @@ async def test_with_a_token_nothing_is_shown_without_it(locked: Served, path: st
 
 async def test_health_is_open_but_says_no_more_than_it_must(locked: Served) -> None:
     status, _, text = await locked.get("healthz")
-    assert (status, json.loads(text)) == (200, {"version": 1, "status": "ok"})
+    assert (status, json.loads(text)) == (
+        200,
+        {"version": 1, "status": "ok", "program": "inference-watchdog", "instance": "", "role": "first"},
+    )
     _, _, text = await locked.get("healthz", Authorization=basic(TOKEN))
-    assert json.loads(text) == {"version": 1, "status": "ok", "late": [], "storage": None}
+    assert json.loads(text) == {
+        "version": 1,
+        "status": "ok",
+        "program": "inference-watchdog",
+        "instance": "",
+        "role": "first",
+        "late": [],
+        "storage": None,
+        "undelivered": None,
+    }
 
 
 async def test_health_is_good_only_while_the_checks_go_on(page: Served) -> None:

@@ -57,6 +57,7 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
     from watchdog.doctor import Finding
     from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.round import examine_own, examine_surroundings, examine_targets
+    from watchdog.doctor.state import own_instance
     from watchdog.loading import locate
     from watchdog.message import Redactor
 
@@ -69,8 +70,9 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
     for warning in loaded.warnings:
         name, words = f"{path}:{warning.line}", f"{warning.path}: {warning.problem}"
         found.append(Finding.warn("config", name, words, fix=warning.hint or "Look at that line.", reason="config"))
-    found += asyncio.run(examine_targets(config))
-    found += examine_own(config, _state_dir(path, state_dir, config.state_dir))
+    state = _state_dir(path, state_dir, config.state_dir)
+    found += asyncio.run(examine_targets(config, own_instance(state)))
+    found += examine_own(config, state)
     found += examine_surroundings(ask_machine, UNIT, LABEL)
     clean = [replace(finding, words=hide(finding.words), fix=hide(finding.fix)) for finding in found]
     return clean, max(CODES[finding.grade.value] for finding in clean)

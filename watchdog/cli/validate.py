@@ -100,7 +100,8 @@ def plan_text(config: Config) -> str:
     from watchdog.loading import plan, written_duration
 
     checks = plan(config)
-    rows = [("CHECK", "EVERY", "TIMEOUT", "ALERTS AFTER", "RESOLVES AFTER", "PAGES", "WARNINGS"), *map(_row, checks)]
+    head = ("CHECK", "EVERY", "TIMEOUT", "ALERTS AFTER", "RESOLVES AFTER", "PAGES", "WARNINGS")
+    rows = [head, *(_row(check, config) for check in checks)]
     alerting = config.alerting
     lines = [
         f"{config.file} is valid: {_counted(len(checks), 'check')}, {_counted(len(config.receivers), 'receiver')}.",
@@ -119,6 +120,8 @@ def plan_text(config: Config) -> str:
             tries = _counted(receiver.fallback_after, "try", "tries")
             lines.append(f"{receiver.fallback} gets what {receiver.name} did not accept after {tries}.")
     lines += [_window(window) for window in config.maintenance]
+    if config.web is not None and config.web.probe_on_scrape:
+        lines.append("A server is probed when Prometheus asks for /probe; if it does not ask, you are told so.")
     if config.heartbeat is not None:
         lines.append(
             f"Every {written_duration(config.heartbeat.interval_s)} a heartbeat ({config.heartbeat.method}) is sent "
@@ -140,12 +143,15 @@ def _window(window: MaintenanceSettings) -> str:
     return f"{quiet} every {days} from {start} {window.time_zone} for {written_duration(window.duration_s)}."
 
 
-def _row(check: PlannedCheck) -> tuple[str, ...]:
+def _row(check: PlannedCheck, config: Config) -> tuple[str, ...]:
+    from watchdog.kinds import GENERATION
     from watchdog.loading import written_duration
+
+    scraped = config.web is not None and config.web.probe_on_scrape and GENERATION.has(check.key)
 
     return (
         check.key,
-        written_duration(check.interval_s),
+        "scrape" if scraped else written_duration(check.interval_s),
         written_duration(check.timeout_s),
         f"{_counted(check.failures, 'failure')} in a row",
         f"{_counted(check.successes, 'pass', 'passes')} in a row",

@@ -46,8 +46,8 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
     )
 
 
-async def examine_targets(config: Config) -> list[Finding]:
-    """Servers, hosts and the first watchdog, all at once: as slow as the slowest."""
+async def examine_targets(config: Config, instance: str = "") -> list[Finding]:
+    """Servers, hosts and the first watchdog, all at once: as slow as the slowest. `instance` is our own id."""
     clock = SystemClock()
     by_name = {host.name: host for host in config.hosts}
     keys = [examine_key(host) for host in config.hosts]
@@ -55,7 +55,7 @@ async def examine_targets(config: Config) -> list[Finding]:
     async with ChatClient() as chat:
         servers = asyncio.gather(*(examine_server(server, chat, clock.wall()) for server in config.servers))
         looks = asyncio.gather(*(look_at(host, clock, by_name.get(host.jump or "")) for host in usable))
-        first = [] if config.standby_of is None else [_first_watchdog(await look(config.standby_of))]
+        first = [] if config.standby_of is None else [_first_watchdog(await look(config.standby_of, instance))]
         return [*await servers, *keys, *host_findings(await looks), *first]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from watchdog.config import ReceiverSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.errors import StoreError
-from watchdog.store import Reader, ReceiverView, Snapshot
+from watchdog.store import INSTANCE, Reader, ReceiverView, Snapshot
 from watchdog.store.files import DATABASE
 from watchdog.text import duration
 
@@ -32,6 +32,18 @@ def read_state(state_dir: Path, now: float) -> tuple[Snapshot | None, list[Findi
     except (StoreError, OSError) as error:
         fix = "Run this as the account that runs the daemon, and read the daemon's log."
         return None, [Finding.fail("state", str(state_dir), str(error), fix=fix, reason="unreadable")]
+
+
+def own_instance(state_dir: Path) -> str:
+    """The id of the watchdog that keeps its state there; empty while it has none that can be read."""
+    try:
+        if not (state_dir / DATABASE).exists():
+            return ""
+        with Reader.open(state_dir) as reader:
+            known = reader.memory(INSTANCE)
+    except (StoreError, OSError):
+        return ""
+    return str(known.get("id", "")) if isinstance(known, dict) else ""
 
 
 def examine_state(state_dir: Path) -> list[Finding]:

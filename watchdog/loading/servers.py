@@ -233,3 +233,21 @@ def check_standby(root: Record, problems: Problems) -> None:
         )
     elif parts is not None and parts.password is not None:
         problems.error(root.at("standby_of"), "contains a password, which /healthz never asks for", _STANDBY_EXAMPLE)
+    elif parts is not None and _is_own_page(root, parts):
+        problems.error(
+            root.at("standby_of"),
+            "is this watchdog's own page (`web.listen`): nobody would speak in an outage",
+            "name the first watchdog's page; there leave `standby_of` out",
+        )
+
+
+def _is_own_page(root: Record, parts: SplitResult) -> bool:
+    """Whether the address is the one that our own page listens at."""
+    web = root.get("web")
+    listen = web.get("listen") if isinstance(web, Record) else None
+    if not isinstance(listen, str):
+        return False
+    host, _, port = listen.rpartition(":")
+    ours = {host.strip("[]").lower(), "localhost", "127.0.0.1", "::1"}
+    own_port = parts.port or (443 if parts.scheme == "https" else 80)
+    return port == str(own_port) and (parts.hostname or "") in ours

@@ -13,7 +13,7 @@ from watchdog.config import Config
 from watchdog.errors import StoreError
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
-from watchdog.kinds import LATE, LOOP, ROAD, kind_of
+from watchdog.kinds import GENERATION, LATE, LOOP, ROAD, kind_of
 from watchdog.model import CheckProgress, CheckResult, Nature, Observation, Verdict
 from watchdog.reasons import OwnReason
 from watchdog.selfwatch.attribution import Gap, GapKind
@@ -61,6 +61,7 @@ class SelfWatch:
         self._limits: Mapping[str, float] = {}
         self._since: dict[str, float] = {}
         self._late: set[str] = set()
+        self._asked_for = False
         self._gaps: list[Gap] = []
         self._news = asyncio.Event()
         self._woke = 0.0
@@ -71,6 +72,7 @@ class SelfWatch:
         """Follow the targets of `config` from now on; `intervals` are those of its checks, by key, in seconds."""
         self._network.watch(target_endpoints(config))
         self._limits = late_after_s(config, intervals)
+        self._asked_for = config.web is not None and config.web.probe_on_scrape
         now = self._clock.monotonic()
         self._since = {key: self._since.get(key, now) for key in self._limits}
         self._survey_at = now
@@ -212,7 +214,9 @@ class SelfWatch:
                 if is_late
                 else f"{key} is being watched again",
                 self._clock.wall(),
-                advice="Check the log of inference-watchdog and this machine's load.",
+                advice="Prometheus makes this probe (`web.probe_on_scrape`) and does not ask for it: look at its job."
+                if self._asked_for and GENERATION.has(key)
+                else "Check the log of inference-watchdog and this machine's load.",
                 labels={} if kind is None else {kind.label: kind.target_of(key)},
             )
             await self._ingest.take(seen.key, CheckResult((seen,)))

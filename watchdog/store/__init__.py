@@ -33,6 +33,7 @@ from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 
 __all__ = [
+    "INSTANCE",
     "MAINTENANCE",
     "PLAN",
     "Acknowledged",
@@ -53,6 +54,8 @@ __all__ = [
     "Trouble",
 ]
 
+INSTANCE = "self/instance"
+"""Key of the id by which a watchdog knows its own page from that of another."""
 PLAN = "self/plan"
 """The memory under which the daemon keeps which checks it runs, how often and with which thresholds."""
 

@@ -315,6 +315,20 @@ class Reader:
             for row in rows
         )
 
+    def undelivered_page(self, before: float) -> tuple[str, float] | None:
+        """Id of the oldest incident whose page, queued at or `before`, nobody has; and since when (Unix seconds).
+
+        Nobody: no receiver that should hear it, and no fallback.
+        """
+        row = self._db.execute(
+            "SELECT incident, min(created_at) FROM outbox WHERE kind IN ('FIRING', 'NEW') AND severity = 'page'"
+            " AND incident IN (SELECT incident FROM outbox WHERE state IN ('queued', 'leased')"
+            " AND kind IN ('FIRING', 'NEW') AND severity = 'page' AND created_at <= ?)"
+            " GROUP BY incident HAVING sum(state = 'delivered') = 0 ORDER BY 2 LIMIT 1",
+            (before,),
+        ).fetchone()
+        return None if row is None else (str(row[0]), float(row[1]))
+
     def receivers(self) -> tuple[str, ...]:
         """Every receiver that ever took or refused a message, or has one waiting, by name."""
         found = self._db.execute("SELECT name FROM receivers UNION SELECT receiver FROM outbox ORDER BY 1")

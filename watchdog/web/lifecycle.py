@@ -35,6 +35,7 @@ class WebLifecycle:
         *,
         check_of: Callable[[str], Check | None],
         run_check: RunCheck,
+        instance: str = "",
     ) -> None:
         """Nothing is loaded before `follow` finds `web:`.
 
@@ -45,6 +46,7 @@ class WebLifecycle:
         self._progress = progress
         self._check_of = check_of
         self._run_check = run_check
+        self._instance = instance
         self._config = Config()
         self._metrics: Metrics | None = None
         self._changed = asyncio.Event()
@@ -99,6 +101,7 @@ class WebLifecycle:
             config=lambda: self._config,
             run_probe=self._probe,
             version=_version(),
+            instance=self._instance,
         )
         learning = asyncio.create_task(self._learn_kinds(metrics), name="kinds of kernel findings")
         try:

@@ -13,12 +13,15 @@ from aiohttp import web
 
 from watchdog.clock import Clock
 from watchdog.config import Config, WebSettings
+from watchdog.http_call import PROGRAM
+from watchdog.kinds import GENERATION
 from watchdog.model import CheckProgress, Observation, Severity
 from watchdog.overview.page_data import PageData
 from watchdog.overview.states import badge, icon
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, Reader, Store
+from watchdog.unheard import unheard_page
 from watchdog.web.access import Access
 from watchdog.web.connections import BoundedRunner, Connections
 from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
@@ -37,6 +40,8 @@ SCRAPE_LIMIT = "X-Prometheus-Scrape-Timeout-Seconds"
 SVG = "image/svg+xml"
 RunProbe = Callable[[str], Awaitable[Observation | None]]
 """Server name → the observation of a probe made now; None if there is no such server."""
+NOT_ASKED_GRACE_S = 60.0
+"""A scrape may come this much later than the interval and the timeout of a probe."""
 FRESH_SHARE = 0.5
 """Two scrapes within half of a server's interval share one probe: a pair of Prometheus servers causes one."""
 
@@ -115,6 +120,7 @@ class Sources:
     config: Callable[[], Config]
     run_probe: RunProbe
     version: str
+    instance: str = ""
 
 
 class WebServer:
@@ -126,6 +132,7 @@ class WebServer:
         self._access = Access(settings)
         self._scrapes = ScrapedProbes(sources.run_probe, sources.clock)
         self._started_at = sources.clock.wall()
+        self._began = sources.clock.monotonic()
         self._rendering = asyncio.Lock()
         self._kept: dict[tuple[str, str | None], tuple[float, str]] = {}
 
@@ -196,30 +203,54 @@ class WebServer:
         return web.Response(text=icon(await self._current()), content_type=SVG)
 
     async def _health(self, request: web.Request) -> web.Response:
-        """200 only while the checks make progress and the state is on the disk."""
-        late = self._from.progress.overdue(self._from.clock.monotonic())
+        """200 only while the checks make progress, the state is on the disk and pages arrive."""
+        late = (*self._from.progress.overdue(self._from.clock.monotonic()), *self._not_asked_for())
         trouble = self._from.store.trouble
-        problem = trouble.text if trouble is not None else await self._storage_problem()
+        now, unheard = self._from.clock.wall(), None
+        if trouble is not None:
+            problem: str | None = trouble.text
+        else:
+            problem, unheard = await self._ask_storage(now)
         status = "ok"
         if problem is not None:
             status = "storage"
         elif late:
             status = "late"
+        elif unheard is not None:
+            status = "undelivered"
         elif self._from.progress.unfinished() and not self._from.progress.last_completed_at:
             status = "starting"
-        body: dict[str, object] = {"version": 1, "status": status}
+        body: dict[str, object] = {
+            "version": 1,
+            "status": status,
+            "program": PROGRAM,
+            "instance": self._from.instance,
+            "role": "standby" if self._from.config().standby_of else "first",
+        }
         if self._access.knows(request):
-            body |= {"late": list(late), "storage": problem}
+            body |= {"late": list(late), "storage": problem, "undelivered": unheard}
         return web.json_response(body, status=200 if status == "ok" else 503)
 
-    async def _storage_problem(self) -> str | None:
-        """Why the store does not answer; None while its thread and its database still take a transaction."""
+    async def _ask_storage(self, now: float) -> tuple[str | None, str | None]:
+        """Why the store does not answer, None while it still takes a transaction; and why no page arrives."""
         try:
             async with asyncio.timeout(STORAGE_ANSWERS_WITHIN_S):
-                await self._from.store.read_in_turn(lambda reader: reader.deliveries(since_at=self._from.clock.wall()))
+                return None, await self._from.store.read_in_turn(lambda reader: unheard_page(reader, now))
         except TimeoutError:
-            return f"the state database has not answered for {STORAGE_ANSWERS_WITHIN_S:g} s"
-        return None
+            return f"the state database has not answered for {STORAGE_ANSWERS_WITHIN_S:g} s", None
+
+    def _not_asked_for(self) -> list[str]:
+        """Checks that Prometheus was to ask for and has not: they are not made."""
+        if not self._settings.probe_on_scrape:
+            return []
+        now, done = self._from.clock.monotonic(), self._from.progress.last_completed_at
+        late = []
+        for server in self._from.config().servers:
+            key = GENERATION.key(server.name)
+            limit_s = server.probe.interval_s + server.probe.timeout_s + NOT_ASKED_GRACE_S
+            if now - max(done.get(key, 0.0), self._began) > limit_s:
+                late.append(key)
+        return late
 
     async def _metrics(self, request: web.Request) -> web.Response:
         now = self._from.clock.wall()
