@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,13 @@ from watchdog.chat.connection import connection_error
 
 PROGRAM = "inference-watchdog"
 """What /healthz says of itself, so that a standby knows a watchdog from any other service."""
+
+
+class Role(StrEnum):
+    """What /healthz says of its watchdog: does it alert by itself, or only in another one's place?"""
+
+    FIRST = "first"
+    STANDBY = "standby"
 
 
 @dataclass(frozen=True, slots=True)

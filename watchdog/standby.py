@@ -8,7 +8,7 @@ import json
 import structlog
 
 from watchdog.clock import Clock
-from watchdog.http_call import PROGRAM, http_call
+from watchdog.http_call import PROGRAM, Role, http_call
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import STANDBY
@@ -111,6 +111,6 @@ async def look(url: str, instance: str = "") -> str | None:
         return "what answers is not an inference-watchdog of this version"
     if instance and answer["instance"] == instance:
         return "it is this watchdog itself"
-    if answer.get("role") != "first":
+    if answer.get("role") != Role.FIRST:
         return "it is itself a standby"
     return None

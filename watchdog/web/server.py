@@ -13,7 +13,7 @@ from aiohttp import web
 
 from watchdog.clock import Clock
 from watchdog.config import Config, WebSettings
-from watchdog.http_call import PROGRAM
+from watchdog.http_call import PROGRAM, Role
 from watchdog.kinds import GENERATION
 from watchdog.model import CheckProgress, Observation, Severity
 from watchdog.overview.page_data import PageData
@@ -225,7 +225,7 @@ class WebServer:
             "status": status,
             "program": PROGRAM,
             "instance": self._from.instance,
-            "role": "standby" if self._from.config().standby_of else "first",
+            "role": Role.STANDBY if self._from.config().standby_of else Role.FIRST,
         }
         if self._access.knows(request):
             body |= {"late": list(late), "storage": problem, "undelivered": unheard}
