@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.clock import ManualClock, settle
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
@@ -106,6 +107,48 @@ async def test_the_first_check_starts_at_once_and_the_others_are_spread(rig: Rig
     assert offsets[0] == 0
     assert len({round(offset, 3) for offset in offsets}) == 100
     assert max(offsets) < 15
+
+
+async def test_a_few_checks_start_in_turn_with_a_head_start_for_the_first(rig: Rig) -> None:
+    probes = [Probe(f"generation/{number}", 60, at_once) for number in range(4)]
+    rig.scheduler.replace(probes)
+    await rig.clock.advance(59)
+    begin = probes[0].starts[0]
+    assert [probe.starts[0] - begin for probe in probes] == pytest.approx([0, 0.3, 0.35, 0.4])
+
+
+async def test_a_check_is_unfinished_until_its_first_run_is_complete_also_after_a_reload(rig: Rig) -> None:
+    async def four_seconds(_run: int) -> None:
+        await rig.clock.sleep(4)
+
+    rig.scheduler.replace([Probe("generation/a", 60, four_seconds), Probe("generation/b", 60, at_once)])
+    await rig.clock.advance(2)
+    assert rig.scheduler.unfinished() == ("generation/a",)
+    await rig.clock.advance(3)
+    assert rig.scheduler.unfinished() == ()
+    rig.scheduler.replace([Probe("generation/a", 60, four_seconds)])
+    assert rig.scheduler.unfinished() == ("generation/a",)
+    await rig.clock.advance(5)
+    assert rig.scheduler.unfinished() == ()
+
+
+async def test_a_check_is_overdue_when_its_interval_its_limit_and_a_minute_are_over(rig: Rig) -> None:
+    """A run of a check every 10 s may take 180 s; where it never ends, even the limit did not help."""
+    rig.scheduler.replace([Probe("generation/a", 10, at_once)])
+    await rig.clock.advance(5)
+    done_at = rig.scheduler.last_completed_at["generation/a"]
+    assert rig.scheduler.overdue(done_at + 249) == ()
+    assert rig.scheduler.overdue(done_at + 251) == ("generation/a",)
+
+
+async def test_only_a_run_that_missed_starts_is_logged_and_with_how_many(rig: Rig) -> None:
+    async def second_is_long(run: int) -> None:
+        await rig.clock.sleep(250 if run == 2 else 1)
+
+    rig.scheduler.replace([Probe("generation/a", 120, second_is_long)])
+    with capture_logs() as logs:
+        await rig.clock.advance(600)
+    assert [(line["event"], line["skipped_starts"]) for line in logs] == [("check_overran", 2)]
 
 
 async def test_very_many_checks_start_in_small_groups_over_the_whole_interval(rig: Rig) -> None:
