@@ -265,3 +265,11 @@ def test_only_a_pass_and_a_sleeping_model_are_mere_news_and_all_but_three_troubl
     for reason in ServerReason:
         expected = Severity.INFO if reason in news else Severity.WARN if reason in warnings else Severity.PAGE
         assert reason.row.severity is expected, reason
+
+
+def test_text_that_is_packed_deeper_than_any_server_does_is_no_text() -> None:
+    def packed(depth: int) -> Any:
+        return "ok" if depth == 0 else [packed(depth - 1)]
+
+    assert _plain({"content": packed(9)}).text == "ok"
+    assert _plain({"content": packed(10)}).reason is ServerReason.EMPTY

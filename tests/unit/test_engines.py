@@ -165,3 +165,12 @@ def test_a_hostile_line_takes_no_longer_than_reading_it() -> None:
         started = time.perf_counter()
         read_metrics(f"vllm:num_requests_running{{{labels}}} 1".encode())
         assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("more", [0, 9])
+def test_metrics_of_an_engine_behind_nim_are_the_engines(more: int) -> None:
+    """NVIDIA NIM shows numbers of its own beside those of the engine that it runs."""
+    nim = [f'num_requests_running{{a="{n}"}} 1' for n in range(more + 1)]
+    assert _read(*nim).engine == "nvidia nim"
+    assert _read("vllm:num_requests_running 2", *nim).engine == "vllm"
+    assert _read(*nim, "vllm:num_requests_running 2").engine == "vllm"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from watchdog.config import Config, HostSettings, ServerSettings
 from watchdog.selfwatch.attribution import Answer
 from watchdog.selfwatch.local_network import (
     Endpoint,
@@ -16,6 +18,7 @@ from watchdog.selfwatch.local_network import (
     darwin_gateway,
     darwin_on_link,
     linux_gateway,
+    target_endpoints,
     tcp_probe,
 )
 
@@ -176,3 +179,23 @@ async def test_targets_are_not_bothered_while_the_router_answers(tmp_path: Path)
     assert (seen.gateway, [probed.answer for probed in seen.targets]) == (None, [Answer.ANSWERED])
     target.close()
     await target.wait_closed()
+
+
+def test_a_target_is_probed_at_the_port_it_is_reached_by_or_at_its_jump_hosts() -> None:
+    urls = {"a": "https://a.example/v1", "b": "http://b.example/v1", "c": "http://[2001:db8::1]:8000/v1"}
+    host = HostSettings(name="gate", address="192.0.2.1", port=2200, user="monitor", known_hosts="/dev/null")
+    behind = replace(host, name="worker", address="192.0.2.11", jump="gate")
+    free = replace(host, name="other", address="192.0.2.12", jump="me@192.0.2.2:2222")
+    config = Config(
+        servers=tuple(ServerSettings(name=name, base_url=url) for name, url in urls.items()),
+        hosts=(host, behind, free),
+    )
+    found = {key: (end.host, end.port) for key, end in target_endpoints(config).items()}
+    assert {key: end for key, end in found.items() if key.startswith(("generation/", "vitals/"))} == {
+        "generation/a": ("a.example", 443),
+        "generation/b": ("b.example", 80),
+        "generation/c": ("2001:db8::1", 8000),
+        "vitals/gate": ("192.0.2.1", 2200),
+        "vitals/worker": ("192.0.2.1", 2200),
+        "vitals/other": ("192.0.2.2", 2222),
+    }

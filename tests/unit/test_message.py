@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from watchdog.config import Secret
 from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, finish, render
+from watchdog.message.render import WIDTH
 from watchdog.model import (
     Cause,
     Confidence,
@@ -358,3 +359,22 @@ def test_no_secret_survives_redaction_in_any_text(secrets: list[str], around: st
     text = Redactor([Secret(secret) for secret in secrets])(around + around.join(secrets) + around)
     for secret in secrets:
         assert secret not in text.replace("[secret]", "\x00")
+
+
+def test_a_fact_that_came_again_says_so_within_the_width_of_a_line() -> None:
+    """However long the fact is: how often it came is never cut off."""
+    facts = tuple(Evidence(SINCE + 60 * n, "probe", f"no reply in {n} s " + "x" * 400) for n in range(3))
+    body = render(incident(evidence=facts), NotificationKind.FIRING, now=SINCE + 600, zone=UTC).body
+    (line,) = [line for line in body.split("\n") if line.startswith("- ")]
+    assert line.endswith("… (×3, last 11:08:40 UTC)")
+    assert len(line) == WIDTH
+
+
+@pytest.mark.parametrize(("lasted_s", "words"), [(0.5, ""), (1.5, ", last 11:06:41 UTC")])
+def test_an_occurrence_says_when_it_came_last_where_that_is_another_second(lasted_s: float, words: str) -> None:
+    about = incident(
+        key="kernel_log/worker/nvidia.xid/-", nature=Nature.OCCURRENCE, count=2, since=SINCE, last_at=SINCE + lasted_s,
+        subject="worker", summary="GPU error", evidence=(Evidence(SINCE, "worker kernel", "NVRM: Xid"),),
+    )  # fmt: skip
+    body = render(about, NotificationKind.NEW, now=SINCE + 600, zone=UTC).body
+    assert body.split("\n")[0] == f"worker: GPU error; 2 times, first 11:06:40 UTC{words}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,59 +9,16 @@ from typing import Any
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.scripted_session import BOOT, HEADER, ScriptedSession, framed, greeting, record
 from watchdog.checks import reader_client
 from watchdog.checks.examination import SAMPLE_LINES, _lines, described_lines, examine
 from watchdog.config import HostSettings
 from watchdog.journal.frame import Hello
 from watchdog.reasons import HostReason
-from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, Session
+from watchdog.ssh import Answer, HostError, Session
 
-BOOT = "b" * 32
 HOST = HostSettings(name="worker", address="192.0.2.11", user="monitor", known_hosts="/dev/null")
-HEADER = f"INFERENCE-WATCHDOG-READER 1 boot={BOOT} now=1795000000 uptime=5000.5 uid=0"
 KMSG = "6,{number},1000000,-;a line of the ring"
-
-
-class ScriptedSession(Session):
-    """Answers each request with the next of `answers`, and notes what was asked."""
-
-    def __init__(self, *answers: tuple[str, Answer]) -> None:
-        self._answers = list(answers)
-        self.asked: list[str] = []
-
-    @property
-    def user(self) -> str:
-        return "monitor"
-
-    async def ask(
-        self, request: str, take: Callable[[bytes], None], *, limit_bytes: int = ANSWER_LIMIT_BYTES, live: bool = False
-    ) -> Answer:
-        self.asked.append(request)
-        text, answer = self._answers.pop(0)
-        take(text.encode())
-        return answer
-
-
-def framed(*lines: str, header: str = HEADER, rc: int = 0, why: str = "ok", stderr: str = "") -> tuple[str, Answer]:
-    end = f"INFERENCE-WATCHDOG-READER END rc={rc} why={why}"
-    return "\n".join((header, *lines, end, "")), Answer(rc, stderr)
-
-
-def record(number: int) -> str:
-    return json.dumps(
-        {
-            "__CURSOR": f"s=1;i={number}",
-            "_BOOT_ID": BOOT,
-            "__REALTIME_TIMESTAMP": "1795000000000000",
-            "__MONOTONIC_TIMESTAMP": "5000000",
-            "_TRANSPORT": "kernel",
-            "MESSAGE": "a line of the journal",
-        }
-    )
-
-
-def greeting(uid: int = 0, journalctl: str = "systemd 257", boots: tuple[str, ...] = (BOOT,)) -> Hello:
-    return Hello(BOOT, 1_795_000_000.0, 5000.5, uid, frozenset({""}), journalctl, boots)
 
 
 async def test_a_greeting_says_who_we_are_and_which_boots_there_are() -> None:

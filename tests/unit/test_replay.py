@@ -134,3 +134,10 @@ def test_any_object_is_either_played_or_refused_in_words(raw: dict[str, object])
     replay = Replay(default_plan(recording), has_dates=recording.has_dates)
     for seen in recording.observations:
         replay.play(seen)
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("pass", "ok"), ("fail", "failed"), ("unknown", "unknown")])
+def test_a_verdict_without_a_reason_is_its_own(verdict: str, reason: str) -> None:
+    line = json.dumps({"at": "03:02:00", "check": "generation/deepseek", "verdict": verdict})
+    (seen,) = read_recording([line]).observations
+    assert seen.reason == reason

@@ -216,3 +216,37 @@ def test_figures_are_read_back_as_they_were_judged() -> None:
     (back,) = loads_of(measurements_of(vitals, judged))
     assert (back.load, back.bounds, back.gpu.power_w) == (Load.SPINNING, Bounds(11.0, 45.0), 20.41)
     assert "GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work), memory 0 %" in summary(vitals, judged)
+
+
+def test_free_memory_of_another_form_is_left_out() -> None:
+    rows = [[10.0, 9e9], [11.0], [12.0, "x"], [13.0, 5e9, 1], "no", [14.0, 7e9]]
+    memory = VitalsMemory({"available": rows})
+    assert memory.to_json() == {"power": PowerHistory().to_json(), "available": [[10.0, 9e9], [14.0, 7e9]]}
+
+
+@pytest.mark.parametrize(("place", "load"), [(-1.0, Load.UNKNOWN), (float(len(Load)), Load.UNKNOWN)])
+def test_a_load_of_a_newer_version_is_unknown(place: float, load: Load) -> None:
+    (judged,) = loads_of({"gpu0_load": place})
+    assert judged.load is load
+
+
+@pytest.mark.parametrize(
+    ("used", "power_w", "other", "load"),
+    [
+        (0.0, 12.0, Gpu(index=1, name="A", util=0.0, power_w=11.0), Load.SPINNING),
+        (0.0, 30.0, Gpu(index=1, name="A", util=0.0, power_w=11.0), Load.FULL),
+        (0.0, 12.0, Gpu(index=1, name="B", util=0.0, power_w=11.0), Load.FULL),
+        (0.0, 12.0, Gpu(index=1, name="A", util=90.0, power_w=11.0), Load.FULL),
+        (0.0, 12.0, Gpu(index=1, name="A", util=0.0), Load.FULL),
+        (0.0, 12.0, Gpu(index=0, name="A", util=0.0, power_w=11.0), Load.FULL),
+        (None, 12.0, Gpu(index=1, name="A", util=0.0, power_w=11.0), Load.FULL),
+        (0.0, None, Gpu(index=1, name="A", util=0.0, power_w=11.0), Load.FULL),
+        (90.0, 12.0, Gpu(index=1, name="A", util=0.0, power_w=11.0), Load.WORKING),
+    ],
+)
+def test_a_full_gpu_of_unknown_habits_is_judged_by_an_empty_one_of_its_kind(
+    used: float | None, power_w: float | None, other: Gpu, load: Load
+) -> None:
+    full = Gpu(index=0, name="A", util=100.0, power_w=power_w, memory_util=used)
+    judged = judge_gpus((full, other), lambda _: Bounds(None, None))
+    assert judged[0].load is load
