@@ -336,6 +336,11 @@ class HostReason(_Reason):
         look_at="`journalctl -k` there.",
         severity=Severity.WARN, fact="host_answers",
     )
+    STALE = "stale", Row(
+        runbook="Nothing writes the journal, not even the record of our own login: new kernel lines are not seen.",
+        look_at="`systemctl status systemd-journald` and `df /var/log/journal` there.",
+        severity=Severity.WARN, fact="host_answers",
+    )
     GAP = "gap", Row(
         runbook="Lines were lost before they could be read.",
         look_at="`dmesg` there, and what floods its log.",

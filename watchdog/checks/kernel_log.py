@@ -18,6 +18,8 @@ from watchdog.ssh import HostError, Session, reading
 
 OVERALL_SHARE = 0.8
 """A scan with page after page to read may take this share of its interval; then it says that it is behind."""
+SECOND_LOOK_S = 1.0
+"""journald under load may write the record of our login so much later; a restart of it takes no longer."""
 STREAM_GRACE_S = 2.0
 """What a scan finds must come over the live stream within this time."""
 
@@ -79,11 +81,28 @@ class KernelLogCheck:
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""
         limit_s = self._host.kernel_log.timeout_s
-        until = self._clock.monotonic() + max(limit_s, OVERALL_SHARE * self.interval_s)
+        started = self._clock.monotonic()
+        until = started + max(limit_s, OVERALL_SHARE * self.interval_s)
         async with reading(self._host, limit_s, jump=self._jump) as session:
             hello = await requests.ask_hello(session)
             await read_pages(session, self._log, hello, self._clock, found, until=until)
-            return await self._blind(session, hello, found)
+            blind = await self._blind(session, hello, found)
+            return blind or await self._stale(session, hello, found, started)
+
+    async def _stale(self, session: Session, hello: Hello, found: Found, started: float) -> HostError | None:
+        """Whether the journal that was read is being written at all. The live stream proves no more than it does."""
+        found.stale = None
+        if not hello.journalctl or found.how != "journal":
+            return None
+        proof, monotonic = self._log.proof, self._clock.monotonic
+        if proof.is_doubtful(hello, monotonic() - started):
+            await self._clock.sleep(SECOND_LOOK_S)
+            session.proceed()
+            hello = await requests.ask_hello(session)
+            found.stale = proof.judge(hello, monotonic() - started, self._clock.wall())
+        else:
+            proof.judge(hello, monotonic() - started, self._clock.wall())
+        return found.stale
 
     async def _blind(self, session: Session, hello: Hello, found: Found) -> HostError | None:
         """Nothing visible of the running boot is blindness: say which, or read the ring buffer instead."""
@@ -104,7 +123,7 @@ class KernelLogCheck:
         stream = self._log.stream
         if stream.open and found.last_us > stream.last_us:
             await self._clock.sleep(STREAM_GRACE_S)
-        trouble = stream.trouble
+        trouble = stream.trouble or found.stale
         if stream.open and (found.skipped or found.last_us > stream.last_us):
             trouble = HostError(
                 HostReason.SILENT_STREAM,

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from watchdog.checks.journal_proof import JournalProof
 from watchdog.config import HostSettings
 from watchdog.journal.boot import Ending, Loss, Page
 from watchdog.journal.reading import Reading
@@ -199,6 +200,7 @@ class HostLog:
     def __init__(self, host: HostSettings, matcher: Matcher) -> None:
         self.host = host
         self.stream = Stream()
+        self.proof = JournalProof()
         self._matcher = matcher
         self._reading: Reading | None = None
         self._grouping: Json | None = None
@@ -218,6 +220,7 @@ class HostLog:
         stored = memory if isinstance(memory, dict) else {}
         self._reading = Reading.from_json(stored.get("reading"))
         self._grouping = stored.get("grouping")
+        self.proof = JournalProof.from_json(stored.get("proof"))
 
     def take_back(self, result: CheckResult) -> None:
         """A result could not be committed: its observations wait again, so nothing is lost while this process lives."""
@@ -257,5 +260,5 @@ class HostLog:
         occurrences, self._pending = self._pending, ()
         if self._reading is None or self._reading.current is None:
             return CheckResult((*conditions, *occurrences))
-        memory = {"reading": self._reading.to_json(), "grouping": self._grouping}
+        memory = {"reading": self._reading.to_json(), "grouping": self._grouping, "proof": self.proof.to_json()}
         return CheckResult((*conditions, *occurrences), memory)

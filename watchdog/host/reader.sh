@@ -1,7 +1,7 @@
 #!/bin/sh
 # inference-watchdog reader, protocol 1: the only thing inference-watchdog ever runs on a watched machine.
 # It reads. It writes no file, changes nothing, evaluates no text it is given, and answers a closed list of requests:
-#   read1 hello                          who am I here, which boots does the journal hold
+#   read1 hello                          who am I here, which boots does the journal hold, is it written
 #   read1 journal BOOT CURSOR|- MAX      kernel lines of one boot from CURSOR (inclusive) on, at most MAX (1..20000)
 #   read1 follow BOOT CURSOR|-           the same, then live, until standard input ends or six hours have passed
 #   read1 kmsg                           the kernel's ring buffer with its sequence numbers
@@ -53,6 +53,22 @@ kernel_lines() { # SECONDS BOOT CURSOR EXTRA…: kernel lines, "Missed N", journ
         + "_BOOT_ID=$of" _UID=0 MESSAGE_ID=98268866d1d54a499c4e98921d93bc40 </dev/null
 }
 
+journald() { # stopped: suspended by a signal; gone: not there although systemd runs this machine; else unknown
+    set +f
+    seen=''
+    for place in /proc/[0-9]*; do
+        { read -r name <"$place/comm"; } 2>/dev/null || continue
+        [ "$name" = systemd-journal ] || continue
+        while read -r key value _; do
+            [ "$key" = State: ] || continue
+            case $value in T | t) seen=${seen:-stopped} ;; *) seen=running ;; esac
+        done 2>/dev/null <"$place/status"
+    done
+    set -f
+    if [ -z "$seen" ] && { read -r name </proc/1/comm; } 2>/dev/null && [ "$name" = systemd ]; then seen=gone; fi
+    printf 'journald=%s\n' "${seen:-unknown}"
+}
+
 hello() {
     header hello
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
@@ -62,6 +78,11 @@ hello() {
     printf '%s\n' "$listed" | tail -n 400 | while read -r _ id _; do
         case $id in *[!0-9a-f]*) ;; *) [ ${#id} -eq 32 ] && printf 'boot=%s\n' "$id" ;; esac
     done
+    journald
+    limited 10 journalctl -q --no-pager -o export --output-fields=_BOOT_ID -n 1 "_BOOT_ID=$boot" </dev/null |
+        while IFS='=' read -r key value; do
+            [ "$key" != __REALTIME_TIMESTAMP ] || printf 'newest_us=%s looked=%s\n' "$value" "$(date +%s)"
+        done
     die 0 ok
 }
 

@@ -6,6 +6,7 @@ read unless both ends of the frame were seen (`watchdog/host/reader.sh`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 TAG = b"INFERENCE-WATCHDOG-READER"
@@ -82,7 +83,8 @@ class Hello:
     """Who the reader is on the host, and which boots its journal shows (oldest first, as journalctl lists them).
 
     `now` is the host's wall clock in Unix seconds. `journalctl` is its version line, empty if there is none. `listed`:
-    the list of boots was made to its end.
+    the list of boots was made to its end. `journald`: running, stopped (by a signal), gone or unknown. `newest_age_s`:
+    the age of this boot's newest record of any kind when the reader looked; None if it shows none or does not say.
     """
 
     boot: str
@@ -93,11 +95,22 @@ class Hello:
     journalctl: str = ""
     boots: tuple[str, ...] = ()
     listed: bool = True
+    journald: str = "unknown"
+    newest_age_s: float | None = None
 
     @property
     def may_read_journal(self) -> bool:
         """Whether this user belongs to those who see the system journal (root, or one of journald's groups)."""
         return self.uid == 0 or not self.groups.isdisjoint({"systemd-journal", "adm", "wheel"})
+
+
+_NEWEST = re.compile(r"newest_us=([0-9]{1,18}) looked=([0-9]{1,12})")
+
+
+def _age_s(text: str) -> float | None:
+    """How old the newest record was when the reader looked, in seconds; negative if the host's clock was set back."""
+    match = _NEWEST.fullmatch(text)
+    return None if match is None else int(match[2]) + 0.5 - int(match[1]) / 1e6
 
 
 def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
@@ -115,6 +128,8 @@ def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
             journalctl=version,
             boots=boots,
             listed="boots_rc=124" not in texts and "boots_rc=137" not in texts,
+            journald=next((text[9:] for text in texts if text.startswith("journald=")), "unknown"),
+            newest_age_s=next((_age_s(text) for text in texts if text.startswith("newest_us=")), None),
         )
     except (KeyError, ValueError):
         return None

@@ -1,0 +1,93 @@
+"""A real journald that is stopped, suspended or disobedient is found out by the reader. In one container, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.systemd_container import Container, container
+from watchdog.checks.journal_proof import JournalProof
+from watchdog.journal.frame import Hello, Transcript, hello
+from watchdog.ssh.session import script
+
+pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(240)]
+
+SOCKETS = ("systemd-journald.socket", "systemd-journald-dev-log.socket", "systemd-journald-audit.socket")
+LOGIN_AGE_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    with container(tmp_path_factory.mktemp("container")) as booted:
+        yield booted
+
+
+def log_in(inside: Container) -> None:
+    """What sshd does when it lets someone in; where nobody takes the record, it goes on without."""
+    inside.run("timeout", "2", "logger", "-t", "sshd", "Accepted publickey for monitor", check=False)
+
+
+def greet(inside: Container) -> Hello:
+    frame = Transcript()
+    lines = frame.feed(inside.run("sh", "-s", "--", "read1 hello", stdin=script().decode()).encode() + b"\n")
+    assert frame.complete
+    greeting = hello(frame.header or {}, lines)
+    assert greeting is not None
+    return greeting
+
+
+def look(inside: Container, proof: JournalProof) -> str:
+    """What a scan says of the journal; empty if it is written."""
+    log_in(inside)
+    time.sleep(0.3)
+    error = proof.judge(greet(inside), LOGIN_AGE_S, time.time())
+    return "" if error is None else error.summary
+
+
+def journald(inside: Container, signal: str) -> None:
+    inside.run("systemctl", "kill", "-s", signal, "systemd-journald")
+
+
+def outlive_the_last_record() -> None:
+    time.sleep(LOGIN_AGE_S + 2.5)
+
+
+def test_a_journal_that_is_written_holds_our_login(inside: Container) -> None:
+    proof = JournalProof()
+    assert look(inside, proof) == ""
+    assert proof.logins_recorded
+    assert greet(inside).journald == "running"
+
+
+def test_a_suspended_journald_is_named_at_the_first_look(inside: Container) -> None:
+    journald(inside, "STOP")
+    try:
+        outlive_the_last_record()
+        assert "suspended" in look(inside, JournalProof())
+        assert "suspended" in look(inside, JournalProof(logins_recorded=True))
+    finally:
+        journald(inside, "CONT")
+    time.sleep(0.5)
+    assert look(inside, JournalProof(logins_recorded=True)) == ""
+
+
+def test_a_journald_that_records_nothing_is_found_out_where_logins_were_recorded_before(inside: Container) -> None:
+    inside.write("/run/systemd/journald.conf.d/lab.conf", "[Journal]\nMaxLevelStore=emerg\n")
+    inside.run("systemctl", "restart", "systemd-journald")
+    try:
+        outlive_the_last_record()
+        assert "recorded not even our login" in look(inside, JournalProof(logins_recorded=True))
+        assert look(inside, JournalProof()) == "", "where logins never left a record, their absence says nothing"
+    finally:
+        inside.run("rm", "/run/systemd/journald.conf.d/lab.conf")
+        inside.run("systemctl", "restart", "systemd-journald")
+    assert look(inside, JournalProof(logins_recorded=True)) == ""
+
+
+def test_a_journald_that_is_stopped_is_not_running(inside: Container) -> None:
+    inside.run("systemctl", "stop", *SOCKETS, "systemd-journald", check=False)
+    outlive_the_last_record()
+    assert "is not running" in look(inside, JournalProof())
+    assert "is not running" in look(inside, JournalProof(logins_recorded=True))

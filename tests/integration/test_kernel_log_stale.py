@@ -1,0 +1,61 @@
+"""A journal that is not written is never called clean, by the scan or for the stream beside it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.support.kernel_log_checks import check, condition, scan
+from tests.support.scripted_ssh_hosts import BOOT, END, HEADER, HELLO, Answered, scripted, ssh_host
+from watchdog.checks import kernel_log
+from watchdog.model import Verdict
+
+LINE = (
+    b'{"__CURSOR":"s=1;i=1","_BOOT_ID":"' + BOOT.encode() + b'","__REALTIME_TIMESTAMP":"1795000000000000",'
+    b'"__MONOTONIC_TIMESTAMP":"1000000","_SOURCE_MONOTONIC_TIMESTAMP":"1000000","_TRANSPORT":"kernel",'
+    b'"SYSLOG_FACILITY":"0","SYSLOG_IDENTIFIER":"kernel","PRIORITY":"6","MESSAGE":"Linux version 6.17"}\n'
+)
+
+
+def greeting(journald: str, age_s: float) -> Answered:
+    now = time.time()
+    newest = f"journald={journald}\nnewest_us={int((now - age_s) * 1e6)} looked={int(now)}\n".encode()
+    return Answered(HELLO.removesuffix(END) + newest + END)
+
+
+async def test_a_scan_of_a_journal_that_is_not_written_fails_until_it_is_again(tmp_path: Path) -> None:
+    answers = {"hello": greeting("running", 0.0), "journal": Answered(HEADER + LINE + END)}
+    async with ssh_host(tmp_path, scripted(answers)) as host:
+        watch = check(host)
+        assert condition(await scan(watch)).verdict is Verdict.PASS
+        answers["hello"] = greeting("running", 300.0)
+        stale = condition(await scan(watch))
+        assert (stale.verdict, stale.reason) == (Verdict.FAIL, "stale")
+        assert "the journal is not being written" in stale.summary
+        answers["hello"] = greeting("running", 0.0)
+        assert condition(await scan(watch)).verdict is Verdict.PASS
+
+
+async def test_the_live_stream_beside_a_stale_journal_proves_nothing(tmp_path: Path) -> None:
+    answers = {"hello": greeting("stopped", 300.0), "journal": Answered(HEADER + LINE + END)}
+    async with ssh_host(tmp_path, scripted(answers)) as host:
+        watch = check(host)
+        watch._log.stream.wanted = watch._log.stream.open = True
+        watch._log.stream.last_us = 1_000_000
+        reading, stream = (await scan(watch)).observations[:2]
+    assert reading.reason == stream.reason == "stale"
+    assert (stream.key, stream.verdict) == ("follow/lab", Verdict.FAIL)
+
+
+async def test_a_record_that_comes_a_moment_after_the_login_is_waited_for(tmp_path: Path) -> None:
+    first = [greeting("gone", 300.0)]
+
+    class Changing(dict[str, Answered]):
+        def __getitem__(self, word: str) -> Answered:
+            if word == "hello":
+                return first.pop() if first else greeting("running", 0.0)
+            return Answered(HEADER + LINE + END)
+
+    assert kernel_log.SECOND_LOOK_S <= 2
+    async with ssh_host(tmp_path, scripted(Changing())) as host:
+        assert condition(await scan(check(host))).verdict is Verdict.PASS
