@@ -47,6 +47,10 @@ class StoreError(WatchdogError):
     """The state database could not be read or written."""
 
 
+class NotRememberedError(StoreError):
+    """The alerts of a result are on their way, but its observations and memory could not be stored."""
+
+
 class StateLockedError(StoreError):
     """Another watchdog already runs on this state directory."""
 

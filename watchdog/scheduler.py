@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import structlog
 
 from watchdog.clock import Clock
+from watchdog.errors import NotRememberedError
 from watchdog.kinds import CHECK
-from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Severity, Verdict
+from watchdog.model import Check, CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
 from watchdog.reasons import OwnReason
+from watchdog.text import bounded_repr
 
 log = structlog.get_logger("scheduler")
 
@@ -31,6 +34,9 @@ LIVE_RESTART_S = 30.0
 OVERDUE_GRACE_S = 60.0
 """How long a run's results may take to reach the store before a check counts as stuck."""
 
+UNTAKEN_LIMIT = 100
+"""Occurrences kept of results that could not be taken; what they say is in the log as well."""
+
 Take = Callable[[str, CheckResult], Awaitable[None]]
 Memory = Callable[[str], Json | None]
 
@@ -44,7 +50,7 @@ class Live(Protocol):
         """Whether it is to be followed."""
         ...
 
-    async def follow(self, commit: Callable[[CheckResult], Awaitable[None]], memory: Json | None) -> None:
+    async def follow(self, commit: Callable[[CheckResult], Awaitable[object]], memory: Json | None) -> None:
         """Hand each new result to `commit`; never returns."""
         ...
 
@@ -69,6 +75,7 @@ class Scheduler:
         self._since: dict[str, float] = {}
         self._sleeps: dict[str, asyncio.Task[None]] = {}
         self._wanted_at: dict[str, float] = {}
+        self._untaken: dict[str, tuple[Observation, ...]] = {}
 
     def unfinished(self) -> tuple[str, ...]:
         """Keys of the checks that have not completed a run since they were started."""
@@ -150,10 +157,10 @@ class Scheduler:
         await self._clock.sleep(planned - self._clock.monotonic())
         while True:
             try:
-                await check.follow(lambda result: self._take(key, result), self._memory(key))
+                await check.follow(lambda result: self._hand_over(key, result), self._memory(key))
             except Exception as error:  # our bug, as in `run_once`: the scan goes on, the stream is tried again
                 log.exception("live_bug", check=key)
-                await self._take(key, CheckResult((_bug(key, error, self._clock.wall()),)))
+                await self._hand_over(key, CheckResult((_bug(key, error, self._clock.wall()),)))
             self._report_health_of.add(key)
             await self._clock.sleep(LIVE_RESTART_S)
 
@@ -199,9 +206,41 @@ class Scheduler:
         else:
             if check.key in self._report_health_of:
                 result = CheckResult((*result.observations, _no_bug(check.key, self._clock.wall())), result.memory)
-        await self._take(check.key, result)
-        self.last_completed_at[check.key] = self._clock.monotonic()
+        if await self._hand_over(check.key, result):
+            self.last_completed_at[check.key] = self._clock.monotonic()
         return result
+
+    async def _hand_over(self, key: str, result: CheckResult) -> bool:
+        """Have `result` taken in. A result that cannot be taken fails alone: the check and all others go on.
+
+        False if not even that could be reported: then the run does not count as completed, which healthz and heartbeat
+        tell. Its occurrences are handed over again before the next result, as nothing sees them a second time.
+        """
+        again = self._untaken.pop(key, ())
+        if again:
+            await self._take_guarded(key, CheckResult(again))
+        return await self._take_guarded(key, result)
+
+    async def _take_guarded(self, key: str, result: CheckResult) -> bool:
+        if key in self._untaken:  # still untold: a good run does not resolve that
+            ours = CHECK.key(key)
+            told = tuple(one for one in result.observations if one.key != ours or one.verdict is not Verdict.PASS)
+            result = replace(result, observations=told, memory=None)  # a restart shall read its lines again
+        try:
+            await self._take(key, result)
+        except Exception as error:
+            log.exception("result_not_taken", check=key, result=bounded_repr(result))
+            if not isinstance(error, NotRememberedError):
+                found = tuple(seen for seen in result.observations if seen.nature is Nature.OCCURRENCE)
+                if found:
+                    self._untaken[key] = (*self._untaken.get(key, ()), *found)[-UNTAKEN_LIMIT:]
+            self._report_health_of.add(key)
+            try:
+                await self._take(key, CheckResult((_bug(key, error, self._clock.wall(), untaken=True),)))
+            except Exception:
+                log.exception("own_bug_not_taken", check=key)
+                return False
+        return True
 
 
 def _spread_s(position: int, most_s: float) -> float:
@@ -216,15 +255,17 @@ def _limit_s(check: Check) -> float:
     return max(2 * check.interval_s, 180.0)
 
 
-def _bug(key: str, error: Exception, now: float) -> Observation:
-    """The failed observation about ourselves that a check's exception becomes."""
+def _bug(key: str, error: Exception, now: float, *, untaken: bool = False) -> Observation:
+    """The failed observation about ourselves that a check's exception becomes, or that of a result `untaken`."""
     what = "took far too long" if isinstance(error, TimeoutError) else f"raised {type(error).__name__}"
     return Observation(
         key=CHECK.key(key),
         verdict=Verdict.FAIL,
         reason=OwnReason.BUG,
         severity=Severity.WARN,
-        summary=f"the check {key} {what}: its target is not being watched. The log has the traceback.",
+        summary=f"a result of {key} could not be processed ({type(error).__name__}). The log has it."
+        if untaken
+        else f"the check {key} {what}: its target is not being watched. The log has the traceback.",
         at=now,
         evidence=(Evidence(now, "watchdog", f"{type(error).__name__} in {key}"),),
     )

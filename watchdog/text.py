@@ -29,6 +29,22 @@ def _keeps(letter: str) -> bool:
     return letter in _BLANK or unicodedata.category(letter) not in _DROPPED
 
 
+def without_surrogates(text: str) -> str:
+    """`text` as UTF-8 can write it: JSON may bring lone surrogates (`\\ud800`), which no file or table takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_REPR_LIMIT = 2000
+
+
+def bounded_repr(value: object) -> str:
+    """`value` as a log can hold it, in ASCII; also of what cannot be shown at all."""
+    try:
+        return ascii(value)[:_REPR_LIMIT]
+    except Exception as error:  # noqa: BLE001 - what is looked at here is what nothing else could take
+        return f"({type(value).__name__} that cannot be shown: {type(error).__name__})"
+
+
 def clean_block(text: str) -> str:
     """`text` with its lines kept and each of them cleaned; empty lines at the end are dropped."""
     return "\n".join(clean_line(line) for line in text.split("\n")).rstrip()

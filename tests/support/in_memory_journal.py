@@ -37,10 +37,13 @@ class InMemoryJournal:
     def print(self, count: int) -> None:
         """Let the kernel print `count` lines."""
         for _ in range(count):
-            self.stamp_us += 1000
-            message = f"line {len(self.printed)}"
-            self.printed.append((self.boots[-1], self.stamp_us, message))
-            self._add(RecordKind.KERNEL, message, self.stamp_us)
+            self.print_line(f"line {len(self.printed)}")
+
+    def print_line(self, message: str) -> None:
+        """Let the kernel print this line."""
+        self.stamp_us += 1000
+        self.printed.append((self.boots[-1], self.stamp_us, message))
+        self._add(RecordKind.KERNEL, message, self.stamp_us)
 
     def print_in_disorder(self, count: int) -> None:
         """Let processors print at the same time: `count` lines in the ring, every second one with an older stamp."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.support.clock import ManualClock, settle
-from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
+from watchdog.model import CheckResult, Json, Nature, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler
 
 
@@ -212,20 +212,56 @@ async def test_stopping_cancels_a_run_and_counts_nothing_for_it(rig: Rig) -> Non
     assert probe.running == 0
 
 
-async def test_results_that_cannot_be_taken_end_the_scheduler_with_that_error() -> None:
-    """What breaks the ingest must end the process, so that its supervisor starts it anew."""
+async def test_a_result_that_cannot_be_taken_fails_alone_and_is_reported() -> None:
     clock = ManualClock()
+    taken: list[Observation] = []
 
-    async def refuse(_key: str, _result: CheckResult) -> None:
-        message = "the store is gone"
-        raise OSError(message)
+    async def refuse(key: str, result: CheckResult) -> None:
+        if any(seen.key == "generation/poisoned" for seen in result.observations):
+            message = "a value that nothing can store"
+            raise OSError(message)
+        taken.extend(result.observations)
 
     scheduler = Scheduler(clock, refuse, lambda _key: None)
-    scheduler.replace([Probe("generation/a", 10, at_once)])
+    poisoned, healthy = Probe("generation/poisoned", 10, at_once), Probe("generation/fine", 10, at_once)
+    scheduler.replace([poisoned, healthy])
     running = asyncio.create_task(scheduler.run())
-    await clock.advance(1)
-    with pytest.raises(OSError, match="the store is gone"):
-        await running
+    await clock.advance(95)
+    assert not running.done()
+    assert len(poisoned.starts) == len(healthy.starts) == 10
+    assert sum(seen.key == "generation/fine" for seen in taken) == 10
+    ours = {(seen.key, seen.verdict, seen.reason) for seen in taken if seen.key != "generation/fine"}
+    assert ours == {("self/check/generation/poisoned", Verdict.FAIL, "bug")}
+    running.cancel()
+    await scheduler.stop()
+
+
+async def test_a_finding_that_could_not_be_taken_is_handed_over_again_and_only_then_all_is_well() -> None:
+    clock = ManualClock()
+    taken: list[Observation] = []
+    broken = True
+
+    async def take(key: str, result: CheckResult) -> None:
+        if broken and any(seen.nature is Nature.OCCURRENCE for seen in result.observations):
+            message = "broken"
+            raise OSError(message)
+        taken.extend(result.observations)
+
+    class Scan(Probe):
+        async def run(self, memory: Json | None, now: float) -> CheckResult:
+            result = await super().run(memory, now)
+            line = replace(result.observations[0], key="kernel_log/a/x", nature=Nature.OCCURRENCE)
+            return CheckResult((*result.observations, line)) if len(self.starts) == 1 else result
+
+    scheduler = Scheduler(clock, take, lambda _key: None)
+    scheduler.replace([Scan("kernel_log/a", 10, at_once)])
+    await clock.advance(35)
+    own = [seen.verdict for seen in taken if seen.key == "self/check/kernel_log/a"]
+    assert set(own) == {Verdict.FAIL}
+    broken = False
+    await clock.advance(20)
+    assert sum(seen.key == "kernel_log/a/x" for seen in taken) == 1
+    assert [seen.verdict for seen in taken if seen.key == "self/check/kernel_log/a"][-1] is Verdict.PASS
     await scheduler.stop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 
 from yarl import URL
@@ -13,6 +12,7 @@ from watchdog.chat.endpoint import Endpoint
 from watchdog.engines.metrics import EngineSample, read_metrics
 from watchdog.engines.table import LOOK_PATHS, METRICS_PATHS, loaded_models, served_models
 from watchdog.model import Json
+from watchdog.untrusted_json import loads_untrusted
 
 _ABSENT_FOR_S = 3600.0
 
@@ -96,6 +96,6 @@ async def models_loaded(client: ChatClient, endpoint: Endpoint, timeout_s: float
 
 def _json(fetched: Fetched) -> Json:
     try:
-        return json.loads(fetched.body)
-    except (ValueError, RecursionError):
+        return loads_untrusted(fetched.body)
+    except ValueError:
         return None

@@ -72,11 +72,16 @@ class KernelLogCheck:
         else:
             trouble = trouble or found.trouble
         took = self._clock.monotonic() - started
-        conditions = [reading_condition(self._host, trouble, now, took, found.lines, found.how)]
+        conditions = []
         stream = self._log.stream
         if found.visible and stream.wanted and (stream.open or stream.trouble is not None):
             conditions.append(await self._judge_stream(found, now))
-        return self._log.result(self._clock.wall(), *conditions)
+        try:
+            self._log.settle(self._clock.wall())
+        except HostError as error:
+            trouble = error
+        readability = reading_condition(self._host, trouble, now, took, found.lines, found.how)
+        return self._log.result(self._clock.wall(), readability, *conditions)
 
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""

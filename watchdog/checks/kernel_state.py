@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from watchdog.checks.journal_proof import JournalProof
 from watchdog.config import HostSettings
 from watchdog.journal.boot import Ending, Loss, Page
@@ -22,6 +24,9 @@ from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, REBOOTED
 from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError
+from watchdog.text import bounded_repr
+
+_log = structlog.get_logger(__name__)
 
 # What a reading becomes for a person: the condition "could I read it all", and the occurrences beside its lines.
 
@@ -176,8 +181,19 @@ def _joined(old: Observation, new: Observation) -> Observation:
     )
 
 
+FUTURE_S = 300.0
+FAILURES_BEFORE_SKIP = 3
 WAITING_LIMIT = 5000
 """Lines held at most before they are classified: a scan of one page is folded in one piece."""
+
+
+def _not_classified(error: Exception) -> HostError:
+    return HostError(
+        HostReason.CONFIG,
+        f"its kernel lines could not be classified ({type(error).__name__})",
+        "The log has the traceback; `inference-watchdog doctor` says whether the rules can be loaded. Nothing is "
+        "skipped: the same lines are read again.",
+    )
 
 
 @dataclass(slots=True)
@@ -206,6 +222,9 @@ class HostLog:
         self._grouping: Json | None = None
         self._waiting: list[KernelLine] = []
         self._pending: tuple[Observation, ...] = ()
+        self._handed: Json | None = None
+        self._owed: tuple[Observation, ...] = ()
+        self._failures = 0
 
     @property
     def reading(self) -> Reading:
@@ -217,7 +236,12 @@ class HostLog:
         """Start from the stored `memory`, unless this process remembers more already."""
         if self._reading is not None:
             return
-        stored = memory if isinstance(memory, dict) else {}
+        self._handed = memory
+        self._restore()
+
+    def _restore(self) -> None:
+        """Be where the newest result left off."""
+        stored = self._handed if isinstance(self._handed, dict) else {}
         self._reading = Reading.from_json(stored.get("reading"))
         self._grouping = stored.get("grouping")
         self.proof = JournalProof.from_json(stored.get("proof"))
@@ -225,10 +249,14 @@ class HostLog:
     def take_back(self, result: CheckResult) -> None:
         """A result could not be committed: its observations wait again, so nothing is lost while this process lives."""
         self._pending = merge_occurrences((*result.observations, *self._pending))
+        self._owed = merge_occurrences((*result.observations, *self._owed))
 
     def take(self, page: Page, now: float) -> int:
         """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
-        self._waiting += page.lines
+        # A host may lie about its time: no line is from the future, and one that is would wait there for its turn.
+        self._waiting += [
+            line if line.at is None or line.at <= now + FUTURE_S else replace(line, at=now) for line in page.lines
+        ]
         lost = tuple(lost_lines(self.host, loss, now) for loss in page.losses)
         if lost:
             self._pending = merge_occurrences((*self._pending, *lost))
@@ -237,11 +265,43 @@ class HostLog:
         return len(page.lines)
 
     def settle(self, now: float) -> None:
-        """Classify the lines that wait. Lines of one record belong in one call: a CmpltTO alone names no device."""
-        if self._waiting:
-            lines, self._waiting = self._waiting, []
+        """Classify the lines that wait. Lines of one record belong in one call: a CmpltTO alone names no device.
+
+        Raises HostError when that fails. What is not classified is not read: the reading is then where the newest
+        result left off, and the next one reads the same lines again. Lines that fail by themselves time after time
+        are told as lost, or they would hide all that comes behind them.
+        """
+        if not self._waiting:
+            return
+        lines, self._waiting = self._waiting, []
+        try:
+            if self._failures >= FAILURES_BEFORE_SKIP:
+                lines = self._without_unclassifiable(lines, now)
             found, self._grouping = grouping.observations(self.host.name, lines, self._matcher, now, self._grouping)
-            self._pending = merge_occurrences((*self._pending, *found))
+        except Exception as error:
+            _log.exception("lines_not_classified", host=self.host.name, lines=len(lines))
+            self._failures += 1
+            self._restore()
+            self._pending = self._owed
+            self.stream.restart.set()
+            raise _not_classified(error) from error
+        self._failures = 0
+        self._pending = merge_occurrences((*self._pending, *found))
+
+    def _without_unclassifiable(self, lines: Sequence[KernelLine], now: float) -> list[KernelLine]:
+        """`lines` without those that cannot be classified, which become an occurrence; raises when no line can be."""
+        self._matcher.classify("")
+        kept: list[KernelLine] = []
+        for line in lines:
+            try:
+                self._matcher.classify(line.message)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is about this line
+                words = f"a kernel line could not be classified ({type(error).__name__}): {bounded_repr(line.message)}"
+                lost = lost_lines(self.host, Loss(line.boot or "", 1, words[:400]), now)
+                self._pending = merge_occurrences((*self._pending, lost))
+            else:
+                kept.append(line)
+        return kept
 
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so."""
@@ -257,8 +317,9 @@ class HostLog:
     def result(self, now: float, *conditions: Observation) -> CheckResult:
         """A result with the given conditions first, then all that waits, and the memory that belongs to it."""
         self.settle(now)
-        occurrences, self._pending = self._pending, ()
+        occurrences, self._pending, self._owed = self._pending, (), ()
         if self._reading is None or self._reading.current is None:
             return CheckResult((*conditions, *occurrences))
         memory = {"reading": self._reading.to_json(), "grouping": self._grouping, "proof": self.proof.to_json()}
+        self._handed = memory
         return CheckResult((*conditions, *occurrences), memory)

@@ -60,6 +60,12 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
             logs.configure(level=log_level, file=log_file)
             complain = logs.log_crashes()
         first = load()
+        if first.hosts:
+            from watchdog.checks.matcher_trial import matcher_problem
+
+            if problem := matcher_problem(first.rules):
+                complain(f"Nothing was started: {problem}", "Install inference-watchdog anew, or correct `rules`.")
+                return EXIT_USAGE
         from watchdog.daemon import Daemon, handle_signals
 
         loads = iter([first])

@@ -48,10 +48,30 @@ def command(config_file: str | None, as_json: bool) -> int:
             click.echo(str(error), err=True)
             click.echo(f"{_counted(len(error.problems), 'problem')}; `run` would refuse to start.", err=True)
         return EXIT_USAGE
+    problem = _matcher_problem(loaded)
+    if problem is not None:
+        if as_json:
+            nothing = {"warnings": [], "checks": [], "receivers": []}
+            click.echo(
+                json.dumps({"file": loaded.config.file, "good": False, "errors": [problem_json(problem)], **nothing})
+            )
+        else:
+            click.echo(str(problem), err=True)
+            click.echo("1 problem; `run` would refuse to start.", err=True)
+        return EXIT_USAGE
     for warning in () if as_json else loaded.warnings:
         click.echo(f"{warning.file}:{warning.line}:{warning.column}: warning: {_after_place(warning)}", err=True)
     click.echo(json.dumps(plan_json(loaded)) if as_json else plan_text(loaded.config))
     return EXIT_OK
+
+
+def _matcher_problem(loaded: Loaded) -> ConfigProblem | None:
+    """Why the kernel lines of the hosts could not be classified here; None if they can, or there are no hosts."""
+    from watchdog.checks.matcher_trial import matcher_problem
+
+    found = matcher_problem(loaded.config.rules) if loaded.config.hosts else None
+    hint = "install inference-watchdog anew, or correct `rules`"
+    return None if found is None else ConfigProblem(loaded.config.file, 0, 0, "rules", found, hint)
 
 
 def problem_json(problem: ConfigProblem) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from watchdog.completion import phrases
 from watchdog.completion.judgement import one_line
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
+from watchdog.untrusted_json import loads_untrusted
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
 _READ = 20_000
@@ -89,8 +90,8 @@ def error_body_of(body: bytes) -> ErrorBody:
     if not text:
         return ErrorBody()
     try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError):
+        payload = loads_untrusted(text)
+    except ValueError:
         payload = None
         if looks_like_html(text):
             return ErrorBody(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")

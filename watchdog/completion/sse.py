@@ -6,11 +6,11 @@ closed by an empty line, a stream without `[DONE]`. Source: WHATWG HTML §9.2.6,
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 from watchdog.model import Json
+from watchdog.untrusted_json import loads_untrusted
 
 _MATTERS = re.compile(rb'^error:|"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"\s*:\s*\{|\[DONE\]')
 _MOST_LINES = 32
@@ -123,8 +123,8 @@ class EventReader:
         if not whole.strip():
             return
         try:
-            event = json.loads(whole)
-        except (ValueError, RecursionError):
+            event = loads_untrusted(whole)
+        except ValueError:
             self._data.append(text)
             if len(self._data) >= _MOST_LINES:
                 yield self._take(Broken(whole))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -19,6 +18,7 @@ from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.text import ReplyAccumulator
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
+from watchdog.untrusted_json import loads_untrusted
 
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
 _STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
@@ -91,8 +91,8 @@ def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments:
 def judge_plain(body: bytes, content_type: str, end: End, accumulator: ReplyAccumulator, at_s: float) -> Judgement:
     """The judgement of a reply that is no event stream; adds its text to `accumulator`."""
     try:
-        payload = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        payload = loads_untrusted(body.decode("utf-8-sig"))
+    except ValueError:
         return _no_json(body, end) if body.strip() else _blank(content_type, end)
     if isinstance(payload, dict):
         accumulator.add(at_s, payload, streamed=False)

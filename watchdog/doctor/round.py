@@ -7,6 +7,7 @@ from pathlib import Path
 
 from watchdog.chat import ChatClient
 from watchdog.checks import examination
+from watchdog.checks.matcher_trial import matcher_problem
 from watchdog.clock import SystemClock
 from watchdog.completion.judgement import one_line
 from watchdog.config import Config, ServerSettings
@@ -84,6 +85,9 @@ def examine_own(config: Config, state_dir: Path) -> list[Finding]:
     found = [*examine_state(state_dir), *unreadable]
     if not unreadable:  # without the state, "nothing was ever delivered" would be a guess
         found = [*examine_receivers(config.receivers, snapshot, now), *found, examine_daemon(snapshot, now)]
+    if config.hosts and (problem := matcher_problem(config.rules)):
+        fix = "Install inference-watchdog anew, or correct `rules`."
+        found.append(Finding.fail("rules", "kernel rules", problem, fix=fix, reason="unclassifiable"))
     if config.heartbeat is not None:
         why = "a ping from here would count as a heartbeat, so none was sent"
         found.append(Finding.unseen("heartbeat", "heartbeat", why))

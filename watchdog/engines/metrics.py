@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -137,6 +136,8 @@ _STARTED = "process_start_time_seconds"
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\([n\\\"])")
 _MOST_LINES = 5000
+_GREATEST = 1e18
+"""No engine counts further, and sums of such numbers stay finite."""
 _BY_NAME: dict[str, tuple[Engine, str]] = {
     prefix + name: (engine, name) for engine in ENGINES for prefix in engine.prefixes for name in engine.names
 }
@@ -201,4 +202,4 @@ def _series_in(line: str) -> tuple[Mapping[str, str], float] | None:
         value = float(words[0])
     except (IndexError, ValueError):
         return None
-    return (labels, value) if math.isfinite(value) else None
+    return (labels, value) if abs(value) <= _GREATEST else None  # false for NaN, too

@@ -129,6 +129,8 @@ METRICS_PATHS = ("/metrics", "/v1/metrics", "/prometheus/metrics")
 
 # Which models a server lists, and which it holds in memory now.
 
+LONGEST_NAME = 500
+"""Characters in the name of a model; what is longer is none, and would be remembered and sent back."""
 LOOK_PATHS = ("/api/ps", "/running", "/api/v0/models")
 """Where on-demand servers say what is loaded, from the server's root: Ollama, llama-swap, LM Studio."""
 
@@ -138,7 +140,7 @@ def served_models(payload: Json) -> tuple[str, ...] | None:
     data = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(data, list):
         return None
-    found = [m for m in data if isinstance(m, dict) and isinstance(m.get("id"), str)]
+    found = [m for m in data if isinstance(m, dict) and isinstance(m.get("id"), str) and len(m["id"]) <= LONGEST_NAME]
     return tuple(m["id"] for m in found if not m.get("parent")) or tuple(m["id"] for m in found)
 
 
@@ -163,7 +165,7 @@ def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:
         if entry.get("state", "loaded") not in ("loaded", "ready"):
             continue
         name = entry.get("model") or entry.get("name") or entry.get("id")
-        if isinstance(name, str) and name:
+        if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME:
             names.append(name)
     return tuple(names)
 

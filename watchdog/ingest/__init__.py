@@ -14,14 +14,21 @@ from datetime import tzinfo
 import structlog
 
 from watchdog.clock import Clock
-from watchdog.errors import StoreError
+from watchdog.errors import NotRememberedError, StoreError
 from watchdog.ingest.incidents import Incidents, UnitOfWork
-from watchdog.ingest.self_report import Rehearsal, log_decisions, own_observation, rehearsal_messages
-from watchdog.kinds import DELIVERY, STORAGE
+from watchdog.ingest.self_report import (
+    Rehearsal,
+    log_decisions,
+    own_observation,
+    rehearsal_messages,
+    untaken_observation,
+)
+from watchdog.kinds import CHECK, DELIVERY, STORAGE
 from watchdog.message import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
 from watchdog.policy import OUTBOX_LIMIT, AlertPlan, Standby
 from watchdog.store import Store
+from watchdog.text import bounded_repr
 
 __all__ = ["Ingest", "Rehearsal"]
 
@@ -32,6 +39,7 @@ KEEP_OBSERVATIONS_S = 30 * 86400.0
 KEEP_INCIDENTS_S = 400 * 86400.0
 _TIDY_EVERY_S = 600.0
 _MEND_EVERY_S = 30.0
+_UNTAKEN_LIMIT = 100
 
 
 class QueueEvents:
@@ -74,6 +82,7 @@ class Ingest:
         storage = self._incidents.tracks.get(STORAGE_KEY)
         self._storage_reported = storage is not None and storage.is_open
         self._full: set[str] = set()
+        self._untaken: dict[str, tuple[Observation, ...]] = {}
         self._tidied_at = self._mended_at = clock.monotonic()
         self._on_change = on_change
         self.queued = QueueEvents()
@@ -109,14 +118,30 @@ class Ingest:
         """Take in what one run of the check `check_key` saw, in one transaction together with what it remembers.
 
         Returns once that is committed (an observation that changes nothing is written within a second). A disk that
-        fails does not matter here: the alert goes out from memory.
+        fails does not matter here: the alert goes out from memory. An observation that cannot be taken fails alone: it
+        is logged, told as `self/check/…` in the same transaction, and tried again with every later result.
         """
         now = self._clock.wall()
         work = UnitOfWork()
-        self._incidents.observe(result.observations, now, work)
+        observations = (*self._untaken.get(check_key, ()), *result.observations)
+        if check_key in self._untaken:  # a good run does not resolve what is still untold
+            observations = tuple(seen for seen in observations if seen.key != CHECK.key(check_key))
+        self._incidents.observe(observations, now, work)
+        self._tell_untaken(check_key, now, work)
         memory = None if result.memory is None else (check_key, result.memory)
         await self._write(work, memory=memory, forgettable=result.forgettable)
         await self._report_storage()
+
+    def _tell_untaken(self, check_key: str, now: float, work: UnitOfWork) -> None:
+        """Report what of a result could not be taken in, and that all of it is told now."""
+        untaken, before = work.untaken, self._untaken.pop(check_key, ())
+        kept = tuple(seen for seen, _ in untaken if seen.nature is Nature.OCCURRENCE)[-_UNTAKEN_LIMIT:]
+        if kept:  # a condition is seen anew by the next run
+            self._untaken[check_key] = kept
+        for seen, error in untaken:
+            _log.error("an observation could not be taken", check=check_key, seen=bounded_repr(seen), exc_info=error)
+        if untaken or before:
+            self._incidents.observe((untaken_observation(check_key, untaken, now),), now, work)
 
     async def tick(self, now: float | None = None, *, aging: bool = True) -> None:
         """Let time pass: call it every few seconds. `now` is Unix seconds (None: the clock's).
@@ -221,16 +246,21 @@ class Ingest:
     ) -> None:
         """Commit `work`, wake the receivers that have something new, log the decisions, report a full outbox."""
         commit = work.commit(memory, forgettable=forgettable)
+        work.seal()
         if commit.can_wait:
             if commit.observations or commit.tracks or commit.memory is not None:
                 self._store.note(commit)
         else:
             try:
                 await self._store.commit(commit)
-            except StoreError:
+            except StoreError as error:
                 # Something in it cannot be stored at all. The alert must go out even so; then the caller hears of it.
-                await self._store.commit(replace(commit, observations=(), memory=None))
-                raise
+                try:
+                    await self._store.commit(replace(commit, observations=(), memory=None))
+                except StoreError:
+                    work.roll_back()
+                    raise
+                raise NotRememberedError(str(error)) from error
             finally:
                 self.queued.set(work.receivers)
         log_decisions(work)

@@ -18,22 +18,22 @@ class DiagnosisContext:
     """Remembers one observation per condition: nothing that grows. After a restart it is empty and fills at once."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, Observation] = {}
+        self.newest: dict[str, Observation] = {}
 
     def note(self, observation: Observation) -> None:
         if observation.nature is Nature.CONDITION and kind_of(observation.key) not in (None, FOLLOW):
-            self._newest[observation.key] = observation
+            self.newest[observation.key] = observation
 
     def forget(self, plan: AlertPlan) -> None:
         """Forget what `plan` does not watch."""
-        self._newest = {key: seen for key, seen in self._newest.items() if plan.covers(key)}
+        self.newest = {key: seen for key, seen in self.newest.items() if plan.covers(key)}
 
     def with_clock_note(self, observation: Observation) -> Observation:
         """`observation` with a word about the host's clock at its kernel lines, where we know that it is off."""
         name = observation.labels.get("host")
         if observation.nature is not Nature.OCCURRENCE or name is None:
             return observation
-        host = HostView(name=name, vitals=self._newest.get(VITALS.key(name)))
+        host = HostView(name=name, vitals=self.newest.get(VITALS.key(name)))
         return (
             replace(observation, evidence=host.with_clock_note(observation.evidence))
             if host.clock_offset_s
@@ -44,7 +44,7 @@ class DiagnosisContext:
         self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float
     ) -> Incident:
         """`incident` with the diagnosis of now; with the one it had, where nothing new can be said."""
-        newest = self._newest.get(incident.key)
+        newest = self.newest.get(incident.key)
         if newest is None or newest.verdict is not Verdict.FAIL or incident.status is not IncidentStatus.FIRING:
             return incident
         found = diagnose(self._input(incident, newest, plan, others.values(), now))
@@ -68,15 +68,15 @@ class DiagnosisContext:
         hosts = tuple(
             HostView(
                 name=name,
-                vitals=self._newest.get(VITALS.key(name)),
-                kernel_log=self._newest.get(KERNEL_LOG.key(name)),
+                vitals=self.newest.get(VITALS.key(name)),
+                kernel_log=self.newest.get(KERNEL_LOG.key(name)),
                 occurrences=tuple(
                     one for one in opened if one.nature is Nature.OCCURRENCE and one.labels.get("host") == name
                 ),
             )
             for name in names
         )
-        seen = [self._newest.get(GENERATION.key(name)) for name, on in plan.runs_on.items() if about in on]
+        seen = [self.newest.get(GENERATION.key(name)) for name, on in plan.runs_on.items() if about in on]
         road = next((one for one in opened if BLIND.has(one.key) and one.reason == OwnReason.BLIND), None)
         return DiagnosisInput(
             incident=incident,
@@ -96,8 +96,9 @@ REASONS = 10
 _TEXT_LIMIT = 500
 
 
-def sanitize(observation: Observation, hide: Redactor) -> Observation:
-    """`observation` as it may be stored and shown: no secrets, no control characters, bounded."""
+def sanitize(observation: Observation, hide: Redactor, now: float) -> Observation:
+    """`observation` as it may be stored and shown: no secrets, no control characters, no absurd number, bounded."""
+    observation = _with_sane_numbers(observation, now)
 
     def safe(text: str) -> str:
         return hide(clean_line(text[: 4 * _TEXT_LIMIT]))[:_TEXT_LIMIT]
@@ -133,6 +134,40 @@ def sanitize(observation: Observation, hide: Redactor) -> Observation:
         subject=subject,
         evidence=evidence,
         labels=labels,
+    )
+
+
+_LATEST = 4_102_444_800.0
+_GREATEST = 1e18
+
+
+def _with_sane_numbers(observation: Observation, now: float) -> Observation:
+    """`observation` with times of this century and numbers that can be computed with; `now` stands for the others."""
+
+    def sane(number: float) -> bool:
+        return -_GREATEST <= number <= _GREATEST  # false for NaN, too
+
+    def dated(at: float) -> bool:
+        return 0 <= at <= _LATEST
+
+    numbers = observation.measurements
+    if (
+        dated(observation.at)
+        and sane(observation.duration_s)
+        and sane(observation.count)
+        and all(sane(value) for value in numbers.values())
+        and all(fact.at is None or dated(fact.at) for fact in observation.evidence)
+    ):
+        return observation
+    return replace(
+        observation,
+        at=observation.at if dated(observation.at) else now,
+        duration_s=observation.duration_s if sane(observation.duration_s) else 0.0,
+        count=observation.count if sane(observation.count) else 1,
+        measurements={name: value for name, value in numbers.items() if sane(value)},
+        evidence=tuple(
+            fact if fact.at is None or dated(fact.at) else replace(fact, at=None) for fact in observation.evidence
+        ),
     )
 
 

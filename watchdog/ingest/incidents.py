@@ -1,7 +1,8 @@
 """What the daemon knows now: tracking states and open incidents in memory, and the steps that change them.
 
 Every step is done at once, without waiting for anything, and adds to a `UnitOfWork`: what has to be written in one
-transaction. The memory is ahead of the store by at most what is being written.
+transaction. The memory is ahead of the store by at most what is being written, and `UnitOfWork.roll_back` takes it back
+when that fails: an incident whose message was never queued must not count as told.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from typing import Any
+
+import structlog
 
 from watchdog.ingest.context import DiagnosisContext, Strikes, sanitize
 from watchdog.kinds import BLIND
@@ -46,10 +50,16 @@ from watchdog.policy import (
 from watchdog.store import Commit, Queued
 from watchdog.tracker import Step, retired, step
 
+_log = structlog.get_logger(__name__)
+_MISSING = object()
+
 
 @dataclass(slots=True)
 class UnitOfWork:
-    """What one step changed, to be written together. `decisions` are for the log; `full` names full outboxes."""
+    """What one step changed, to be written together. `decisions` are for the log; `full` names full outboxes.
+
+    `untaken` holds what could not be taken in: each fails alone, and nothing of it is in the rest.
+    """
 
     observations: list[Observation] = field(default_factory=list)
     tracks: dict[str, TrackState | None] = field(default_factory=dict)
@@ -58,6 +68,50 @@ class UnitOfWork:
     decisions: list[tuple[Incident, Transition | None, Decision]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
     hurried: bool = False
+    untaken: list[tuple[Observation, Exception]] = field(default_factory=list)
+    _before: dict[tuple[int, str], tuple[dict[str, Any], Any]] = field(default_factory=dict)
+    _after: dict[tuple[int, str], Any] | None = None
+
+    def changes(self, memory: dict[str, Any], key: str) -> None:
+        """Say so before `memory[key]` changes, so that it can be taken back."""
+        self._before.setdefault((id(memory), key), (memory, memory.get(key, _MISSING)))
+
+    def seal(self) -> None:
+        """All changes are made. What others change from here on, while this is written, is theirs to keep."""
+        self._after = {place: memory.get(place[1], _MISSING) for place, (memory, _) in self._before.items()}
+
+    def roll_back(self) -> None:
+        """Take back what changed in memory: it could not be written, or failed half-way."""
+        for place, (memory, old) in self._before.items():
+            if self._after is not None and memory.get(place[1], _MISSING) is not self._after[place]:
+                continue
+            if old is _MISSING:
+                memory.pop(place[1], None)
+            else:
+                memory[place[1]] = old
+
+    def absorb(self, part: UnitOfWork) -> None:
+        """Add what `part` changed to this."""
+        self.observations += part.observations
+        self.tracks |= part.tracks
+        self.incidents |= part.incidents
+        self.messages += part.messages
+        self.decisions += part.decisions
+        self.full |= part.full
+        self.hurried |= part.hurried
+        for place, before in part._before.items():
+            self._before.setdefault(place, before)
+
+    def attempt(self, step: Callable[[UnitOfWork], None]) -> Exception | None:
+        """Do `step` and keep what it changed, or nothing of it: then the exception that ended it is returned."""
+        part = UnitOfWork()
+        try:
+            step(part)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not take the others with it
+            part.roll_back()
+            return error
+        self.absorb(part)
+        return None
 
     def commit(self, memory: tuple[str, Json] | None, *, forgettable: bool = False) -> Commit:
         """The same as a transaction, with what the check wants to remember."""
@@ -124,18 +178,25 @@ class Incidents:
         return self._last_id if self.standby is None else self._last_id + ID_MARK
 
     def observe(self, observations: Iterable[Observation], now: float, work: UnitOfWork) -> None:
+        """Take in observations, in their order. One that cannot be taken fails alone: `work.untaken`."""
         for raw in observations:
-            observation = self._context.with_clock_note(sanitize(raw, self.redactor))
-            work.observations.append(observation)
-            self._context.note(observation)
-            self._track(observation, now, work)
-            blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
-            if blind is not None:
-                self._track(blind, now, work)
-            for key in self._context.affected_keys(observation, self.plan, self.open):
-                with_diagnosis = self._diagnosed(self.open[key], now)
-                if with_diagnosis is not self.open[key]:
-                    self._keep(with_diagnosis, key, work)
+            error = work.attempt(lambda part, raw=raw: self._observe(raw, now, part))  # type: ignore[misc]
+            if error is not None:
+                work.untaken.append((raw, error))
+
+    def _observe(self, raw: Observation, now: float, work: UnitOfWork) -> None:
+        observation = self._context.with_clock_note(sanitize(raw, self.redactor, now))
+        work.observations.append(observation)
+        work.changes(self._context.newest, observation.key)
+        self._context.note(observation)
+        self._track(observation, now, work)
+        blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
+        if blind is not None:
+            self._track(blind, now, work)
+        for key in self._context.affected_keys(observation, self.plan, self.open):
+            diagnosed = self._diagnosed(self.open[key], now)
+            if diagnosed is not self.open[key]:
+                self._keep(diagnosed, key, work)
 
     def _diagnosed(self, incident: Incident, now: float) -> Incident:
         return self._context.with_diagnosis(incident, self.plan, self.open, now)
@@ -143,20 +204,34 @@ class Incidents:
     def age(self, now: float, work: UnitOfWork) -> None:
         """Let time pass: occurrences expire, then reminders, silences and inhibited incidents are looked at."""
         for key in [key for key, incident in self.open.items() if incident.nature is Nature.OCCURRENCE]:
-            self._move(key, step(self.tracks[key], None, self.plan.thresholds_for(key), now), None, now, work)
+            moved = step(self.tracks[key], None, self.plan.thresholds_for(key), now)
+            self._alone(key, work, lambda part, key=key, moved=moved: self._move(key, moved, None, now, part))  # type: ignore[misc]
         circumstances = self._circumstances()
-        for key in list(self.open):
-            self._decide(self.open[key], None, circumstances, now, work, fresh=False)
+        for key, incident in list(self.open.items()):
+            self._alone(
+                key,
+                work,
+                lambda part, incident=incident: self._decide(  # type: ignore[misc]
+                    incident, None, circumstances, now, part, fresh=False
+                ),
+            )
+
+    def _alone(self, key: str, work: UnitOfWork, change: Callable[[UnitOfWork], None]) -> None:
+        """Do `change` for one incident; what fails is logged, and tried again with the next tick."""
+        error = work.attempt(change)
+        if error is not None:
+            _log.error("an incident could not be looked at", key=key, exc_info=error)
 
     def retire(self, now: float, work: UnitOfWork) -> None:
         """Close and forget what the plan no longer watches; forget receivers that are gone."""
         for key in [key for key in self.tracks if not self.plan.covers(key)]:
             self._move(key, retired(self.tracks[key]), None, now, work)
+            work.changes(self.tracks, key)
             self.tracks.pop(key, None)
             work.tracks[key], work.hurried = None, True
         self._context.forget(self.plan)
         known = {receiver.name for receiver in self.plan.receivers}
-        for key, incident in self.open.items():
+        for key, incident in list(self.open.items()):
             notified = {name: what for name, what in incident.notified.items() if name in known}
             if len(notified) != len(incident.notified):
                 self._keep(replace(incident, notified=notified), key, work)
@@ -185,14 +260,17 @@ class Incidents:
         incident = self.open.get(key)
         transition = moved.transition
         if observation is not None and failing and transition is not None and transition.kind is TransitionKind.OPENED:
+            work.changes(self._strikes, key)
             incident = self._diagnosed(self._opened(observation, moved.state, now), now)
         elif observation is not None and failing and incident is not None:
             incident = self._diagnosed(self._continued(incident, observation, moved.state, now), now)
         elif transition is not None and incident is not None:
             incident = ended(incident, transition.reason, transition.kind, now)
         elif observation is not None and failing:
+            work.changes(self._strikes, key)
             self._strikes[key] = self._strikes.get(key, Strikes()).and_then(observation)
         if moved.state.phase is Phase.OK:
+            work.changes(self._strikes, key)
             self._strikes.pop(key, None)
         if incident is not None and (failing or transition is not None):
             self._keep(incident, key, work)
@@ -200,6 +278,7 @@ class Incidents:
 
     def _keep_state(self, key: str, state: TrackState, work: UnitOfWork) -> None:
         before = self.tracks.get(key)
+        work.changes(self.tracks, key)
         over = state.phase is Phase.OK and (state.nature is Nature.OCCURRENCE or BLIND.has(key))
         if over:
             # An occurrence that is over, or a key that is seen again, leaves nothing to track: keys must not pile up.
@@ -213,6 +292,7 @@ class Incidents:
 
     def _keep(self, incident: Incident, key: str, work: UnitOfWork) -> None:
         work.incidents[incident.id] = incident
+        work.changes(self.open, key)
         if incident.closed_at is None:
             self.open[key] = incident
         elif key in self.open and self.open[key].id == incident.id:

@@ -230,6 +230,8 @@ class Replay:
         self._now = max(seen.at, began)
         work = UnitOfWork()
         self._incidents.observe((seen,), self._now, work)
+        for _, error in work.untaken:
+            raise error
         return (*passed, *self._played(work, self._now))
 
     def pass_time(self, seconds: float) -> tuple[Played, ...]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
 from watchdog.ingest.incidents import UnitOfWork
+from watchdog.kinds import CHECK
 from watchdog.message import rehearsal
-from watchdog.model import Notification, NotificationKind, Observation, Severity, TransitionKind, Verdict
+from watchdog.model import Evidence, Notification, NotificationKind, Observation, Severity, TransitionKind, Verdict
+from watchdog.reasons import OwnReason
 from watchdog.store import Queued
+from watchdog.text import bounded_repr
 
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +59,24 @@ def own_observation(
         labels=labels or {},
         subject=subject,
     )
+
+
+def untaken_observation(check: str, untaken: Sequence[tuple[Observation, Exception]], now: float) -> Observation:
+    """That findings of `check` could not be told, as severe as the gravest of them; with none, that all are told."""
+    if not untaken:
+        return own_observation(CHECK.key(check), Verdict.PASS, OwnReason.OK, f"all findings of {check} are told", now)
+    count = len(untaken)
+    found = own_observation(
+        CHECK.key(check),
+        Verdict.FAIL,
+        OwnReason.BUG,
+        f"{count} finding{'s' * (count != 1)} of {check} could not be processed: {type(untaken[0][1]).__name__}",
+        now,
+        advice="Read what was found in the evidence and the log, and report this fault.",
+    )
+    severity = max((Severity.WARN, *(seen.severity for seen, _ in untaken)), key=lambda one: one.rank)
+    facts = tuple(Evidence(now, "watchdog", bounded_repr(seen)) for seen, _ in untaken[:10])
+    return replace(found, severity=severity, evidence=facts)
 
 
 _EVENTS = {

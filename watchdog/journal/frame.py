@@ -6,10 +6,14 @@ read unless both ends of the frame were seen (`watchdog/host/reader.sh`).
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
+from watchdog.journal.records import LATEST_US
+
 TAG = b"INFERENCE-WATCHDOG-READER"
+_LONGEST_WORD = 1000
 LONGEST_LINE_BYTES = 1 << 20
 """A kernel record is at most a few KiB; JSON of bytes makes that four times longer. More than this is no record."""
 
@@ -68,9 +72,10 @@ class Transcript:
         pairs = dict(word.split("=", 1) for word in words[2:] if "=" in word)
         if len(words) > 1 and words[1] == "END":
             rc = pairs.get("rc", "")
-            self.trailer = Trailer(int(rc) if rc.isascii() and rc.isdigit() else 70, pairs.get("why", ""))
+            known = rc.isascii() and rc.isdigit() and len(rc) <= 3
+            self.trailer = Trailer(int(rc) if known else 70, pairs.get("why", "")[:_LONGEST_WORD])
         elif self.header is None and words[1:2] == ["1"]:
-            self.header = pairs
+            self.header = {name[:_LONGEST_WORD]: value[:_LONGEST_WORD] for name, value in pairs.items()}
 
     @property
     def complete(self) -> bool:
@@ -114,15 +119,15 @@ def _age_s(text: str) -> float | None:
 
 
 def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
-    """The greeting in a header and its data lines; None when the header lacks what every reader sends."""
+    """The greeting in a header and its data lines; None when the header lacks what every reader sends, or lies."""
     texts = [line.decode("ascii", "replace") for line in lines]
     boots = tuple(text[5:] for text in texts if text.startswith("boot="))
     version = next((text[11:] for text in texts if text.startswith("journalctl=")), "")
     try:
         return Hello(
             boot=header["boot"],
-            now=float(header["now"]),
-            uptime_s=float(header["uptime"]),
+            now=_seconds(header["now"]),
+            uptime_s=_seconds(header["uptime"]),
             uid=int(header["uid"]),
             groups=frozenset(header.get("groups", "").split(",")),
             journalctl=version,
@@ -133,3 +138,11 @@ def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def _seconds(text: str) -> float:
+    """The seconds in `text`; raises ValueError for `nan`, and for what is negative or later than 2100."""
+    value = float(text)
+    if not (math.isfinite(value) and 0 <= value <= LATEST_US / 1e6):
+        raise ValueError(text)
+    return value

@@ -13,13 +13,16 @@ from enum import StrEnum
 
 from watchdog.kernlog.lines import MISSED_MESSAGE_ID, Origin, journal_message, journal_origin
 from watchdog.model import Json
+from watchdog.text import without_surrogates
 
 _MARKS = {
     "d93fb3c9c24d451a97cea615ce59c00b": "stopped",
     "f77379a8490b408bbe5f6940505a777b": "started",
     "98268866d1d54a499c4e98921d93bc40": "shutdown",
 }
-_LOST = re.compile(r"Missed (\d+) kernel messages")
+_LOST = re.compile(r"Missed (\d{1,18}) kernel messages")
+LATEST_US = 4_102_444_800_000_000
+"""The year 2100, and more than any machine runs: a later time is a lie, and arithmetic must not meet it."""
 
 
 class RecordKind(StrEnum):
@@ -80,14 +83,15 @@ def parse_journal(line: bytes) -> Record | None:
     if not isinstance(cursor, str) or not isinstance(boot, str) or wall is None or received is None:
         return None
     message = journal_message(fields.get("MESSAGE", ""), "backslashreplace")
+    message = None if message is None else without_surrogates(message)
     kind = _kind(fields)
     if kind is RecordKind.MARK:
         message = _MARKS[fields["MESSAGE_ID"]]
     found = _LOST.search(message or "") if kind is RecordKind.MISSED else None
     return Record(
         kind=kind,
-        cursor=cursor,
-        boot=boot,
+        cursor=without_surrogates(cursor),
+        boot=without_surrogates(boot),
         message=message,
         source_us=_number(fields.get("_SOURCE_MONOTONIC_TIMESTAMP")),
         received_us=received,
@@ -110,7 +114,9 @@ def _kind(fields: dict[str, Json]) -> RecordKind:
 
 
 def _number(value: Json) -> int | None:
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
+    """Microseconds, at most `LATEST_US`: the line of a record with an absurd time is read all the same."""
+    known = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
+    return min(int(value), LATEST_US) if known else None
 
 
 def records_between(earlier: str, later: str) -> int | None:
@@ -162,7 +168,9 @@ def parse_kmsg(line: bytes) -> RingRecord | None:
         return None
     priority, sequence, stamp, _, raw = found.groups()
     text = _ESCAPE.sub(lambda match: bytes([int(match.group(1), 16)]), raw)
-    return RingRecord(int(sequence), int(stamp), int(priority) >> 3 == 0, text.decode("utf-8", "backslashreplace"))
+    return RingRecord(
+        int(sequence), min(int(stamp), LATEST_US), int(priority) >> 3 == 0, text.decode("utf-8", "backslashreplace")
+    )
 
 
 def is_continuation(line: bytes) -> bool:

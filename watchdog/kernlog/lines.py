@@ -347,18 +347,22 @@ def _json_line(text: str) -> KernelLine | None:
     )
 
 
-def journal_message(value: Any, errors: str = "replace") -> str | None:
+_DEEPEST_MESSAGE = 4
+"""Lists within lists in a field; journalctl writes two at most."""
+
+
+def journal_message(value: Any, errors: str = "replace", depth: int = _DEEPEST_MESSAGE) -> str | None:
     """The text of a journal field: a string, a list of byte values or a list of these; None for null and others.
 
-    Bytes that are not UTF-8 are decoded as `errors` says.
+    Bytes that are not UTF-8 are decoded as `errors` says. What is nested deeper than `depth` lists counts as null.
     """
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not depth:
         return None
     if all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= 255 for item in value):
         return bytes(value).decode("utf-8", errors)
-    parts = [part for item in value if (part := journal_message(item, errors)) is not None]
+    parts = [part for item in value if (part := journal_message(item, errors, depth - 1)) is not None]
     return "\n".join(parts) if parts else None
 
 

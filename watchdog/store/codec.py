@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from watchdog.codec import from_json, to_json
 from watchdog.model import Incident, Json, Silence, TrackState, split_statement, statement_of
-from watchdog.text import clean_line
+from watchdog.text import clean_line, without_surrogates
 
 _PACKED = {"counts": ("fails", "passes", "unknowns", "count"), "times": ("since", "last_at", "last_good_at")}
 """Fields of a tracking state that are stored as one list: there is a state per key, and it is rewritten often."""
 
 
 def dump(value: Json) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """`value` as JSON without spaces, in any case text that can be stored: the last line of defence.
+
+    Lone surrogates become question marks, and numbers that JSON cannot write become null.
+    """
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False)
+    return without_surrogates(text)
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def load(text: str) -> Json:

@@ -74,12 +74,15 @@ def _depth(connection: sqlite3.Connection, receiver: str) -> int:
 
 
 def _triggered(connection: sqlite3.Connection, waiting: Waiting, receiver: str) -> int | None:
-    """The newest row there was when a trigger of the row's incident was delivered to `receiver`; None if none was."""
+    """The newest row there was when `receiver` was told of the row's incident; None if it never was.
+
+    A reminder tells of it as a trigger does: that one may have been given up on.
+    """
     if waiting.kind.is_trigger:
         return None
     found = connection.execute(
         "SELECT max(newest_when_done) FROM outbox WHERE incident = ? AND receiver = ? AND state = 'delivered'"
-        " AND kind IN ('FIRING', 'NEW')",
+        " AND kind IN ('FIRING', 'NEW', 'STILL FIRING')",
         (waiting.incident_id, receiver),
     ).fetchone()
     return None if found is None or found[0] is None else int(found[0])

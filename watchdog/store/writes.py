@@ -139,12 +139,14 @@ def depths(connection: sqlite3.Connection, receivers: set[str] | None = None) ->
 def tidy(connection: sqlite3.Connection, now: float, keep_observations_s: float, keep_incidents_s: float) -> bool:
     """Delete what is older than it needs to be, a bounded number of rows a call; True if there is more to do.
 
-    Open incidents, undelivered rows and the rows that say what an open incident's receivers were told always stay.
+    Open incidents, undelivered rows and the rows that say what the receivers of an incident were told always stay, as
+    long as it is open or its end is on its way: a receiver is told the end of what it was told.
     """
     aged = _tidy_observations(connection, now - keep_observations_s)
     done = connection.execute(
         "DELETE FROM outbox WHERE row IN (SELECT row FROM outbox WHERE state NOT IN ('queued', 'leased')"
-        " AND done_at < ? AND incident NOT IN (SELECT id FROM incidents WHERE status = 'firing') LIMIT ?)",
+        " AND done_at < ? AND incident NOT IN (SELECT id FROM incidents WHERE status = 'firing')"
+        " AND incident NOT IN (SELECT incident FROM outbox WHERE state IN ('queued', 'leased')) LIMIT ?)",
         (now - keep_observations_s, _CHUNK),
     ).rowcount
     closed = connection.execute(

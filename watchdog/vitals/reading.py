@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 MAX_GPUS = 32
+MAX_VALUES = 100
 FULL_PERCENT = 90.0
 
 
@@ -81,7 +82,7 @@ def read_vitals(header: Mapping[str, str], lines: Iterable[bytes]) -> Vitals | N
                 gpus[gpu.index] = gpu
         elif name == "gpu_rc":
             tool = _tool(text)
-        elif (number := _number(text)) is not None:
+        elif len(values) < MAX_VALUES and (number := _number(text)) is not None:
             values[name] = number
     pressure = {name.removeprefix("memory_"): value for name, value in values.items() if name.startswith("memory_")}
     return Vitals(
