@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 import structlog
@@ -19,7 +19,7 @@ from watchdog.ingest import Ingest
 from watchdog.message import finish
 from watchdog.model import Delivery, Outcome
 from watchdog.notify import Receiver
-from watchdog.policy import pause_s, row_pause_s
+from watchdog.policy import pause_s, refused_row_pause_s, row_pause_s
 from watchdog.store import DeliveryView, Store
 from watchdog.waiting import sleep_or_event
 
@@ -29,6 +29,8 @@ GRACE_S = 3.0
 _LONG_S = 300.0
 _LONG_FAILURES = 5
 """A receiver that failed at least so often, for at least so long, becomes an incident of our own."""
+_AFTER_REFUSAL_S = 1.0
+"""After a refused message the next one is tried this much later."""
 _BACK_AFTER = 2
 """A success after so many failures in a row means that the receiver is back: everything queued is due now."""
 
@@ -168,7 +170,7 @@ class Outbox:
         text = finish(delivery, now=now, zone=self._zone, ended_at=ended_at)
         began = self._clock.monotonic()
         outcome = await line.receiver.send(delivery, text, now)
-        outcome = Outcome(outcome.reason, outcome.detail, self._clock.monotonic() - began)
+        outcome = replace(outcome, duration_s=self._clock.monotonic() - began)
         self._attempted(delivery, outcome)
         if outcome.delivered:
             await self._arrived(line, delivery, outcome)
@@ -196,9 +198,16 @@ class Outbox:
         line.failures += 1
         if line.failures == 1:
             line.failing_since = elapsed
-        pause = pause_s(line.failures, self._chance())
-        line.resume_at = elapsed + pause
-        due_at = now + row_pause_s(delivery.attempt, pause)
+        if outcome.retry_after_s:
+            pause = rest_s = outcome.retry_after_s
+        elif outcome.answered:
+            # The receiver is there and takes other messages: only this one waits.
+            pause, rest_s = refused_row_pause_s(delivery.attempt, self._chance()), _AFTER_REFUSAL_S
+        else:
+            rest_s = pause_s(line.failures, self._chance())
+            pause = row_pause_s(delivery.attempt, rest_s)
+        line.resume_at = elapsed + rest_s
+        due_at = now + pause
         await self._store.postpone(delivery, outcome, due_at, now)
         _log.warning(
             "could not deliver",

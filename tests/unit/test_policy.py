@@ -43,6 +43,7 @@ from watchdog.policy import (
     next_window,
     pause_s,
     queue_decision,
+    refused_row_pause_s,
     row_pause_s,
     window_at,
 )
@@ -317,8 +318,13 @@ def test_the_fate_of_a_row_follows_from_its_siblings(
 
 
 def test_pauses_double_up_to_their_limit_and_a_stubborn_row_rests_longer_than_its_receiver() -> None:
-    plain = [pause_s(failures, 0.5) for failures in (1, 2, 3, 9, 10, 1000)]
-    assert plain == [1.0, 2.0, 4.0, 256.0, 450.0, 450.0]
+    plain = [pause_s(failures, 0.5) for failures in (1, 2, 3, 5, 6, 1000)]
+    assert plain == [1.0, 2.0, 4.0, 16.0, 25.0, 25.0]
+    assert row_pause_s(99, pause_s(1000, 1.0)) == pytest.approx(
+        60.0
+    )  # a receiver that is back has everything within a minute
+    refused = [refused_row_pause_s(attempt, 0.5) for attempt in (1, 2, 10, 11, 1000)]
+    assert refused == [1.0, 2.0, 512.0, 900.0, 900.0]
     assert (pause_s(1, 0.0), pause_s(1, 1.0)) == pytest.approx((0.8, 1.2))
     assert row_pause_s(3, 4.0) == 4.0
     assert row_pause_s(4, 8.0) == 16.0

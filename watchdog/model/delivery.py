@@ -94,6 +94,10 @@ class Outcome:
     reason: OutcomeReason
     detail: str = ""
     duration_s: float = 0.0
+    answered: bool = False
+    """Not delivered, but the receiver is there: it refused this one message."""
+    retry_after_s: float = 0.0
+    """How long the receiver asks us to wait before the next message; 0: it does not."""
 
     @property
     def delivered(self) -> bool:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
+from watchdog.notify.bounded_http import Exchange
+from watchdog.notify.chat_markup import plain_for
 from watchdog.notify.urls import leave_deleted_directory, quieten_loggers
 from watchdog.text import clean_line
 
@@ -92,17 +94,19 @@ class AppriseReceiver:
 
     def _deliver(self, delivery: Delivery, text: Text) -> Outcome:
         """On the receiver's thread: call apprise and read its result, target by target."""
+        exchange = Exchange.lasting(self._timeout_s)
         try:
             service = self._ready()
             import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
 
-            result = service.notify(
-                body=text.body,
-                title=text.title,
-                notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
-                body_format=apprise.NotifyFormat.TEXT,
-                log_level=logging.WARNING,
-            )
+            with exchange:
+                result = service.notify(
+                    body=plain_for(service[0], text.body),
+                    title=plain_for(service[0], text.title),
+                    notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
+                    body_format=apprise.NotifyFormat.TEXT,
+                    log_level=logging.WARNING,
+                )
             if result:
                 return Outcome(OutcomeReason.DELIVERED, duration_s=sum(target.elapsed for target in result))
             said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
@@ -110,7 +114,12 @@ class AppriseReceiver:
         except Exception as error:  # noqa: BLE001 - plugins of many authors: whatever one raises is a failed attempt
             return Outcome(OutcomeReason.UNUSABLE, self._plain(f"{type(error).__name__}: {error}"))
         reason = OutcomeReason.TIMEOUT if status == "TIMEOUT" else OutcomeReason.REFUSED
-        return Outcome(reason, self._plain("; ".join(dict.fromkeys(said)) or f"apprise says {status.lower()}"))
+        return Outcome(
+            reason,
+            self._plain("; ".join(dict.fromkeys(said)) or f"apprise says {status.lower()}"),
+            answered=exchange.refused,
+            retry_after_s=exchange.retry_after_s,
+        )
 
     def _ready(self) -> apprise.Apprise:
         with self._service_lock:

@@ -16,7 +16,7 @@ from watchdog.policy.decision import (
     may_inhibit,
 )
 from watchdog.policy.plan import AlertPlan, Target
-from watchdog.policy.retry import QueueDecision, Waiting, pause_s, queue_decision, row_pause_s
+from watchdog.policy.retry import QueueDecision, Waiting, pause_s, queue_decision, refused_row_pause_s, row_pause_s
 from watchdog.policy.silences import (
     LABELS,
     maintained_by,
@@ -52,6 +52,7 @@ __all__ = [
     "next_window",
     "pause_s",
     "queue_decision",
+    "refused_row_pause_s",
     "row_pause_s",
     "silenced_by",
     "window_at",

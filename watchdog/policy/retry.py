@@ -9,7 +9,9 @@ from enum import StrEnum
 from watchdog.model import NotificationKind
 
 LONGEST_PAUSE_S = 900.0
-"""Backoff of a row stops growing at 15 minutes; its receiver is tried twice as often, with other rows in between."""
+"""A row that its receiver refuses is tried at least so often."""
+_LONGEST_REST_S = 25.0
+"""A receiver that works again has everything within a minute: no row rests longer than twice this and a fifth."""
 _STRICT_ATTEMPTS = 4
 """So often the first row is tried before the rows behind it get a turn in between."""
 _FEWEST_ATTEMPTS = 10
@@ -73,12 +75,17 @@ def queue_decision(
 
 
 def pause_s(failures: int, chance: float) -> float:
-    """How long a receiver rests after `failures` in a row: 1, 2, 4 … seconds up to 7.5 minutes, give or take a fifth.
+    """How long a receiver rests after `failures` in a row: 1, 2, 4 … seconds up to 25, give or take a fifth.
 
     `chance` is 0 to 1: several receivers behind one dead network shall not come back in step.
     """
-    plain = 2.0 ** min(max(0, failures - 1), 20)
-    return min(LONGEST_PAUSE_S / 2, plain * (0.8 + 0.4 * chance))
+    plain = min(_LONGEST_REST_S, 2.0 ** min(max(0, failures - 1), 20))
+    return plain * (0.8 + 0.4 * chance)
+
+
+def refused_row_pause_s(attempt: int, chance: float) -> float:
+    """How long a row rests that its receiver has refused `attempt` times: 1, 2, 4 … seconds up to 15 minutes."""
+    return min(LONGEST_PAUSE_S, 2.0 ** min(max(0, attempt - 1), 20) * (0.8 + 0.4 * chance))
 
 
 def row_pause_s(attempt: int, pause: float) -> float:
