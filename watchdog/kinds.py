@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal
 
 from watchdog.config import Config, HostSettings, KernelLogSettings, ProbeSettings, ServerSettings, VitalsSettings
-from watchdog.reasons import HostReason, OwnReason, ProgressReason, Row, ServerReason
+from watchdog.reasons import HostReason, OwnReason, ProgressReason, QualityReason, Row, ServerReason
 
 SELF = "self"
 """First part of the keys of what the watchdog says of itself."""
@@ -30,7 +30,7 @@ class CheckKind:
     name: str
     label: Literal["server", "host"]
     settings: str
-    reasons: type[ServerReason | ProgressReason | HostReason]
+    reasons: type[ServerReason | ProgressReason | QualityReason | HostReason]
     module: str = ""
     look_at: str = ""
     runbook: str = ""
@@ -83,6 +83,13 @@ PROGRESS = CheckKind(
     look_at="the server's running requests, and GPU use and power on its hosts",
     is_diagnosed=True,
 )
+QUALITY = CheckKind(
+    name="quality",
+    label="server",
+    settings="probe",
+    reasons=QualityReason,
+    look_at="the text that the server gives, and NaN in its log",
+)
 KERNEL_LOG = CheckKind(
     name="kernel_log",
     label="host",
@@ -110,7 +117,7 @@ VITALS = CheckKind(
     says_blindness=False,
 )
 
-KINDS = (GENERATION, PROGRESS, KERNEL_LOG, FOLLOW, VITALS)
+KINDS = (GENERATION, PROGRESS, QUALITY, KERNEL_LOG, FOLLOW, VITALS)
 """In the order in which their checks first start."""
 OF_SERVERS = tuple(kind for kind in KINDS if kind.label == "server")
 OF_HOSTS = tuple(kind for kind in KINDS if kind.label == "host")
@@ -119,7 +126,7 @@ BUILT = tuple(kind for kind in KINDS if kind.module)
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _ROWS: dict[type[StrEnum], dict[str, Row]] = {
     reasons: {reason.value: reason.row for reason in reasons}
-    for reasons in (ServerReason, ProgressReason, HostReason, OwnReason)
+    for reasons in (ServerReason, ProgressReason, QualityReason, HostReason, OwnReason)
 }
 SELF_LOOK_AT = "`inference-watchdog status` and the log of inference-watchdog itself"
 

@@ -75,7 +75,7 @@ class ServerReason(_Reason):
         verdict=Verdict.PASS, severity=Severity.INFO,
     )
     GARBAGE = "garbage", Row(
-        runbook="Text comes, but it is one character repeated: broken weights, or NaNs. Users get nonsense.",
+        runbook="Text comes, but it is one character repeated. The probe passes; `quality/<server>` warns after three.",
         words="alive, but the text is nonsense",
         advice="Look for NaN in the server's log; restart it, or reload the weights if it persists.", look_only=True,
         verdict=Verdict.PASS, severity=Severity.WARN,
@@ -154,7 +154,7 @@ class ServerReason(_Reason):
         runbook="The HTTP side says that its engine is gone. It does not recover by itself.",
         words="the engine behind the server has died",
         advice="Restart the server; its log names the cause.",
-        alive=False, fact="engine_dead",
+        alive=False, fact="engine_dead", busy_if_engine_moves=True,
     )
     SERVER_ERROR = "server_error", Row(
         runbook="The server answers with an error of its own (HTTP 5xx).",
@@ -234,6 +234,21 @@ class ProgressReason(_Reason):
         runbook="Short requests pass, long ones stand still: one replica or one batch hangs.",
         look_at="The long requests; a prefill of very long prompts can look the same.",
         fact="stands_still",
+    )
+
+
+class QualityReason(_Reason):
+    """What `quality/<server>` says: is the text of passing probes more than nonsense?"""
+
+    OK = "ok", Row(
+        runbook="The text is no nonsense. Never an alert.",
+        verdict=Verdict.PASS, severity=Severity.INFO,
+    )
+    GARBAGE = "garbage", Row(
+        runbook="Text comes, but it is one character repeated: broken weights, or NaNs. Users get nonsense.",
+        words="alive, but the text is nonsense",
+        advice="Look for NaN in the server's log; restart it, or reload the weights if it persists.", look_only=True,
+        severity=Severity.WARN,
     )
 
 

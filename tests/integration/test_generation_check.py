@@ -181,6 +181,12 @@ async def test_a_busy_engine_is_alive_and_warns() -> None:
     assert "8 running, 4 waiting" in observation.summary
 
 
+def _prefill(usage: float) -> Player:
+    lines = ["num_requests_running 1", "num_requests_waiting 0", "generation_tokens_total 43", "prompt_tokens_total 43"]
+    body = "".join(f"vllm:{line}\n" for line in [*lines, f"kv_cache_usage_perc {usage}"])
+    return reply_with(body, 200, "text/plain")
+
+
 @pytest.mark.parametrize(("running", "words"), [(2, "hung: 2 running"), (0, "the engine counts no request")])
 async def test_a_frozen_engine_is_hung_and_pages(running: int, words: str) -> None:
     async with LlmServer(routes(silence, metrics=_scrape(running, 0, 5000))) as server:
@@ -203,6 +209,60 @@ async def test_metrics_that_are_still_awaited_when_the_probe_ends_are_told_as_no
     async with LlmServer(routes(recorded("nginx-504"), metrics=silence)) as server:
         observation = _main(await _run(_settings(server)))
     assert observation.summary.endswith("cannot tell busy from hung: the metrics gave no answer")
+
+
+async def test_a_long_prompt_that_is_being_read_is_alive_and_warns() -> None:
+    scrapes = (_prefill(0.05), _prefill(0.21))
+    async with LlmServer(routes(silence, metrics=in_turn(*scrapes))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert (observation.reason, observation.severity) == ("busy", Severity.WARN)
+    assert "busy, alive: it reads a long prompt, KV cache use rose from 0.05 to 0.21" in observation.summary
+
+
+async def test_a_frozen_gateway_before_an_engine_that_works_for_others_pages_and_is_blamed() -> None:
+    async with LlmServer(routes(silence, metrics=in_turn(_scrape(0, 0, 1000), _scrape(0, 0, 1300)))) as server:
+        observation = _main(await _run(_settings(server)))
+    assert (observation.reason, observation.severity) == ("no_reply", Severity.PAGE)
+    assert "our request did not reach the engine, which works for others" in observation.summary
+    assert observation.measurements["engine_works_for_others"] == 1
+
+
+async def _severities(windows: list[list[Player]]) -> list[str]:
+    """The severity of each failed probe; a window is what the metrics show before and after it."""
+    memory: Any = None
+    found: list[str] = []
+    for window in windows:
+        async with LlmServer(routes(silence, metrics=in_turn(*window))) as server:
+            result = await _run(_settings(server), memory)
+        memory = result.memory if result.memory is not None else memory
+        observation = _main(result)
+        still = observation.measurements.get("engine_still_windows", 0)
+        found.append(f"{observation.severity.value} {still:g}")
+    return found
+
+
+async def test_what_was_proven_alive_pages_only_after_as_many_still_windows_as_open_an_incident() -> None:
+    busy, still = [_scrape(3, 2, 10), _scrape(3, 2, 17)], [_scrape(3, 2, 17)]
+    blind: list[Player] = [_scrape(3, 2, 17), reply_with("", 500)]
+    assert await _severities([busy, busy, still, busy]) == ["warn 0", "warn 0", "warn 1", "warn 0"]
+    assert await _severities([busy, still, blind, still, still]) == ["warn 0", "warn 1", "warn 1", "warn 2", "page 3"]
+    assert await _severities([still, still, blind, still]) == ["page 1", "page 2", "page 2", "page 3"]
+
+
+async def test_garbage_passes_and_fails_the_quality_check_until_real_text_comes() -> None:
+    found = []
+    for reply in (OK, reply_with(chat_reply("!!!!!"))):
+        async with LlmServer(routes(reply)) as server:
+            result = await _run(_settings(server))
+        assert _main(result).verdict is Verdict.PASS
+        found += [o for o in result.observations if o.key == "quality/deepseek"]
+    assert [(o.verdict.value, o.reason, o.severity.value) for o in found] == [
+        ("pass", "ok", "info"),
+        ("fail", "garbage", "warn"),
+    ]
+    async with LlmServer(routes(silence)) as server:
+        unanswered = await _run(_settings(server))
+    assert [o.key for o in unanswered.observations] == ["generation/deepseek"]
 
 
 async def test_a_gateway_that_gave_up_is_decided_by_the_counters() -> None:

@@ -31,7 +31,13 @@ def probe(
     )
 
 
-FROZEN = {"engine_answered": 1.0, "engine_running": 1.0, "engine_waiting": 0.0, "engine_frozen": 1.0}
+FROZEN = {
+    "engine_answered": 1.0,
+    "engine_running": 1.0,
+    "engine_waiting": 0.0,
+    "engine_frozen": 1.0,
+    "engine_still_windows": 3.0,
+}
 BUSY = {"engine_answered": 1.0, "engine_running": 1.0, "engine_waiting": 7.0, "engine_busy": 1.0}
 
 

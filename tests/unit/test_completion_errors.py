@@ -228,3 +228,17 @@ def test_the_detail_is_one_printable_line() -> None:
     assert detail.startswith("a b [31mred")
     assert detail.isprintable()
     assert len(detail) <= 300
+
+
+def test_the_limits_of_a_queue_are_busy() -> None:
+    for words in ("The engine has reached its prefill token backlog limit", "The request queue is full."):
+        assert _reason(503, json.dumps(_error(words, code=503)).encode()) == "busy"
+
+
+def test_a_redirect_to_a_login_page_is_our_key_and_any_other_a_wrong_address() -> None:
+    for location, reason in (
+        ("/login?next=/v1/chat/completions", "auth"),
+        ("https://sso.example/oauth2/start", "auth"),
+        ("https://llm.example/v1/chat/completions", "not_found"),
+    ):
+        assert Reply(302, location=location).close(0.1, End.COMPLETE).reason.value == reason

@@ -51,6 +51,11 @@ def _stream(*events: bytes, end: End = End.COMPLETE, content_type: str = "text/e
         ({"content": None, "reasoning": "Hm", "reasoning_content": "\n"}, "", "Hm"),
         ({"content": [{"type": "text", "text": "o"}, {"type": "text", "text": "k"}]}, "ok", ""),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]}, "", "Hm"),
+        ({"content": [{"type": "reasoning.text", "text": "Hm"}, {"type": "text", "text": "ok"}]}, "ok", "Hm"),
+        ({"content": None, "thinking_blocks": [{"type": "thinking", "thinking": "Hm", "signature": "x"}]}, "", "Hm"),
+        ({"content": None, "reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]}, "", "Hm"),
+        ({"content": None, "reasoning_text": "Hm"}, "", "Hm"),
+        ({"content": None, "thoughts": [{"thought": "Hm"}]}, "", "Hm"),
         ({"content": None, "refusal": "I cannot."}, "I cannot.", ""),
         ({"content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "", ""),
         ({"content": None, "function_call": {"name": "f", "arguments": ""}}, "", ""),
@@ -88,7 +93,7 @@ def test_short_and_mixed_texts_are_no_garbage(content: str) -> None:
         ({"content": None}, "length", 5, "empty", None),
         ({"content": "\n\n"}, "length", 5, "empty", None),
         ({"content": None}, None, 0, "empty", False),
-        ({"content": ""}, "load", 0, "empty", False),
+        ({"content": ""}, "load", 0, "loading", False),
         ({"content": None, "tool_calls": []}, "length", 5, "empty", None),
         ({}, None, None, "empty", False),
         (None, "stop", 1, "instant_stop", True),
@@ -194,11 +199,39 @@ def test_an_error_after_text_fails_but_proves_life() -> None:
         (b'data: {"error":"Request failed during generation","error_type":"generation"}\n\n', "server_error"),
         (b'event: error\ndata: {"message":"boom"}\n\n', "server_error"),
         (b'event: error\ndata: "boom"\n\n', "server_error"),
-        (b'data: {"object":"error","message":"bad","type":"BadRequestError","code":400}\n\n', "bad_request"),
+        (b'data: {"object":"error","message":"bad","type":"BadRequestError","code":400}\n\n', "server_error"),
+        (
+            b'data: {"object":"error","message":"top_p must be in [0, 1]","type":"BadRequestError","code":400}\n\n',
+            "bad_request",
+        ),
     ],
 )
 def test_an_error_event_under_http_200_fails(event: bytes, reason: str) -> None:
     assert _stream(ROLE, event).reason.value == reason
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Engine loop has died", "engine_dead"),
+        ("MQLLMEngine is already dead, unable to serve requests", "engine_dead"),
+        ("RPC call to execute_model timed out.", "engine_dead"),
+        ("Background loop has errored already.", "engine_dead"),
+        ("CUDA out of memory. Tried to allocate 2.50 GiB", "server_error"),
+        ("Decode out of memory happened when running with batch size 8", "server_error"),
+        ("[Errno 111] Connection refused", "server_error"),
+        ("top_k must be -1 or at least 1, got -2", "bad_request"),
+        ("the request exceeds the available context size", "bad_request"),
+    ],
+)
+def test_a_code_of_a_bad_request_in_an_opened_stream_weighs_less_than_the_words(message: str, reason: str) -> None:
+    body = {"error": {"object": "error", "message": message, "type": "BadRequestError", "code": 400}}
+    assert _stream(ROLE, b"data: " + json.dumps(body).encode() + b"\n\n").reason.value == reason
+
+
+def test_plain_words_in_a_stream_that_stays_silent_are_kept() -> None:
+    judged = _stream(ROLE, b"data: Error: engine thread panicked\n\n", end=End.DEADLINE)
+    assert (judged.reason.value, judged.said) == ("no_token", "Error: engine thread panicked")
 
 
 def test_crlf_missing_spaces_and_missing_empty_lines_are_read() -> None:

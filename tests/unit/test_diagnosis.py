@@ -289,9 +289,22 @@ def test_with_any_one_piece_gone_the_words_say_less(case: str) -> None:
 
 
 def test_a_frozen_counter_is_a_hang_only_after_three_windows() -> None:
-    once = found(HUNG, count=1)
+    once = found(probe("no_reply", {**FROZEN, "engine_still_windows": 1.0}), count=3)
     assert (once.name, once.confidence) == ("frozen_once", Confidence.CANNOT_TELL)
     assert found(HUNG, count=3).name == "frozen"
+
+
+def test_an_engine_that_works_for_others_without_our_request_is_not_to_blame() -> None:
+    seen_so = {"engine_answered": 1.0, "engine_lost": 1.0, "engine_works_for_others": 1.0}
+    diagnosis = found(probe("no_reply", seen_so))
+    assert (diagnosis.name, diagnosis.confidence) == ("front_end", Confidence.LIKELY)
+    assert "what stands in front of the engine hangs" in diagnosis.sentence
+
+
+def test_a_moving_counter_does_not_outrank_a_gpu_that_waits_in_a_collective() -> None:
+    busy = probe("busy", {"engine_answered": 1.0, "engine_busy": 1.0})
+    assert found(busy, H200_HUNG).name == "busy_and_spinning"
+    assert found(busy, HEAD_FINE).name == "busy"
 
 
 def test_the_sentence_joins_hosts_lines_and_the_first_miss() -> None:

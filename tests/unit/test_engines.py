@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from watchdog.engines.metrics import EngineSample, read_metrics
+from watchdog.engines.metrics import EngineSample, as_json, from_json, read_metrics
 from watchdog.engines.movement import Movement, compare
-from watchdog.engines.table import loaded_models, served_models
+from watchdog.engines.table import ENGINES, loaded_models, served_models
 
 
 def _read(*lines: str) -> EngineSample:
@@ -174,3 +175,59 @@ def test_metrics_of_an_engine_behind_nim_are_the_engines(more: int) -> None:
     assert _read(*nim).engine == "nvidia nim"
     assert _read("vllm:num_requests_running 2", *nim).engine == "vllm"
     assert _read(*nim, "vllm:num_requests_running 2").engine == "vllm"
+
+
+PREFILLS = {
+    "vllm": (
+        ["vllm:num_requests_running 1", "vllm:num_requests_waiting 0", "vllm:generation_tokens_total 43",
+         "vllm:prompt_tokens_total 43"],
+        "vllm:kv_cache_usage_perc",
+    ),
+    "tensorfold": (
+        ["tensorfold:num_requests_running 1", "tensorfold:generation_tokens_total 43"], "tensorfold:kv_cache_usage_perc"
+    ),
+    "sglang": (["sglang:num_running_reqs 1", "sglang:generation_tokens_total 43"], "sglang:token_usage"),
+    "llama.cpp": (
+        ["llamacpp:requests_processing 1", "llamacpp:n_decode_total 9", "llamacpp:requests_deferred 0"],
+        "llamacpp:n_tokens_max",
+    ),
+    "tensorrt-llm": (
+        ["trtllm_num_requests_running 1", "trtllm_iteration_latency_seconds_count 9"], "trtllm_kv_cache_utilization"
+    ),
+    "lmdeploy": (
+        ["lmdeploy:num_requests_running 1", "lmdeploy:generation_tokens_total 43"], "lmdeploy:gpu_cache_usage_perc"
+    ),
+    "nvidia nim": (["num_requests_running 1", "generation_tokens_total 43"], "kv_cache_usage_perc"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", PREFILLS)
+def test_a_prompt_that_is_being_read_is_life_though_no_counter_moves(engine: str) -> None:
+    lines, gauge = PREFILLS[engine]
+    before, after = _read(*lines, f"{gauge} 0.08"), _read(*lines, f"{gauge} 0.12")
+    assert before.engine == engine
+    change = compare(before, after)
+    assert (change.movement, change.prefilling) == (Movement.BUSY, True)
+    assert compare(after, after).movement in (Movement.FROZEN, Movement.UNKNOWN)
+    assert from_json(as_json(after)) == replace(after, kv_usage=None)
+
+
+def test_every_engine_says_which_gauge_rises_in_a_prefill_or_that_nothing_tells() -> None:
+    assert {engine.name for engine in ENGINES if not engine.prefill} == {"tgi", "triton"}
+    assert {engine.name for engine in ENGINES if engine.prefill} == set(PREFILLS)
+
+
+def test_kv_use_that_rises_without_a_request_reads_no_prompt() -> None:
+    lines = ["vllm:num_requests_running 0", "vllm:num_requests_waiting 0", "vllm:generation_tokens_total 43"]
+    before, after = (_read(*lines, f"vllm:kv_cache_usage_perc {use}") for use in (0.1, 0.2))
+    assert compare(before, after).movement is Movement.LOST
+
+
+def test_an_engine_that_works_for_others_and_counts_no_request_does_not_hold_ours() -> None:
+    change = compare(_vllm({"0": 9}, {"0": 0}), _vllm({"0": 60}, {"0": 0}))
+    assert (change.movement, change.moved) == (Movement.LOST, True)
+    assert compare(_vllm({"0": 9}, {"0": 1}), _vllm({"0": 60}, {"0": 0})).movement is Movement.BUSY
+
+
+def test_an_exemplar_behind_a_value_is_not_part_of_it() -> None:
+    assert _read('vllm:generation_tokens_total{engine="0"} 640.0 # {trace_id="a"} 1.0 1.7e9').progress == 640

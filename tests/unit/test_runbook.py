@@ -13,7 +13,7 @@ from watchdog.diagnosis import HOST_SIGNATURES, SERVER_SIGNATURES
 from watchdog.diagnosis.facts import Fact
 from watchdog.kinds import OWN_TOPICS
 from watchdog.model import Verdict
-from watchdog.reasons import HostReason, ProgressReason, ServerReason
+from watchdog.reasons import HostReason, ProgressReason, QualityReason, ServerReason
 from watchdog.rulebook import load_rules
 from watchdog.vitals.reading import GpuTool
 
@@ -32,7 +32,7 @@ def test_the_hand_written_part_names_every_answer_of_nvidia_smi() -> None:
     assert set(generator.GPU_TOOL) == set(GpuTool)
 
 
-@pytest.mark.parametrize("reason", [*ServerReason, *ProgressReason, *HostReason], ids=str)
+@pytest.mark.parametrize("reason", [*ServerReason, *ProgressReason, *QualityReason, *HostReason], ids=str)
 def test_every_row_says_what_it_means_and_where_to_look(reason: ServerReason | ProgressReason | HostReason) -> None:
     row = reason.row
     assert row.runbook

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 from watchdog.chat import ChatClient
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
 from watchdog.checks.engine_probe import MetricsLook, Scrape, models_loaded, models_served
-from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
+from watchdog.checks.generation_report import (
+    ProbeOutcome,
+    generation_observation,
+    progress_observation,
+    quality_observation,
+)
 from watchdog.clock import Clock
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
@@ -18,7 +23,7 @@ from watchdog.engines.metrics import as_json
 from watchdog.engines.movement import Change, Movement, compare
 from watchdog.engines.table import same_model
 from watchdog.kinds import GENERATION
-from watchdog.model import CheckResult, Json, Observation
+from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 
 # What a generation check remembers from run to run.
@@ -29,7 +34,9 @@ class GenerationMemory:
     """Facts found out about a server. All can be found out again: losing them costs a request or two.
 
     `after` is the sample taken behind the last passing probe while requests ran; `stuck_rounds` counts the rounds in
-    a row in which such requests made no progress between two probes.
+    a row in which such requests made no progress between two probes. Of the failures since the last pass,
+    `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning, and
+    `strikes` counts those since then that would page.
     """
 
     limit_field: str = MAX_TOKENS
@@ -38,6 +45,9 @@ class GenerationMemory:
     metrics_absent_since: float | None = None
     after: Json = None
     stuck_rounds: int = 0
+    still_windows: int = 0
+    proved_alive: bool = False
+    strikes: int = 0
 
     @classmethod
     def read(cls, value: Json) -> GenerationMemory:
@@ -52,9 +62,34 @@ class GenerationMemory:
         memory.metrics_path = path if isinstance(path, str) else None
         memory.metrics_absent_since = since if isinstance(since, (int, float)) else None
         memory.after = value.get("after")
-        rounds = value.get("stuck_rounds")
-        memory.stuck_rounds = rounds if isinstance(rounds, int) else 0
+        for name in ("stuck_rounds", "still_windows", "strikes"):
+            count = value.get(name)
+            setattr(memory, name, count if isinstance(count, int) else 0)
+        memory.proved_alive = value.get("proved_alive") is True
         return memory
+
+    def count_failure(self, outcome: ProbeOutcome, needed: int) -> tuple[int, bool]:
+        """Still windows so far, and whether `outcome` is still only a warning because too few prove the opposite.
+
+        What was proven alive pages only after `needed` failures that would page: as many as open an incident. A window
+        without readable counters is no evidence and changes nothing.
+        """
+        if outcome.verdict is Verdict.UNKNOWN:
+            return self.still_windows, False
+        if outcome.verdict is Verdict.PASS:
+            self.still_windows, self.strikes, self.proved_alive = 0, 0, False
+            return 0, False
+        unreadable = outcome.reason in UNANSWERED and outcome.change.movement is Movement.UNKNOWN
+        if outcome.change.movement is Movement.FROZEN:
+            self.still_windows += 1
+        elif not unreadable:
+            self.still_windows = 0
+        if outcome.own_severity is not Severity.PAGE:
+            self.proved_alive, self.strikes = True, 0
+        elif self.proved_alive and not unreadable:
+            self.strikes += 1
+            self.proved_alive = self.strikes < needed
+        return self.still_windows, self.proved_alive
 
     def write(self) -> Json:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -63,6 +98,7 @@ class GenerationMemory:
 _HEAD_START_S = 0.25
 """The first look at the metrics goes before the probe, but a hanging one does not hold the probe up longer."""
 _MOST_ATTEMPTS = 3
+_LEAST_WINDOW_S = 2.0
 
 
 @dataclass(slots=True)
@@ -113,13 +149,12 @@ class GenerationCheck:
         return self._server.probe.interval_s
 
     async def run(self, memory: Json | None, now: float) -> CheckResult:
-        """Probe once. Gives `generation/<server>` and, where a live counter can be read, `progress/<server>`."""
+        """Probe once. Gives `generation/<server>`; of a pass also `quality/<server>` and, by counters, `progress/<server>`."""
         async with self._in_flight:
             outcome = await self.probe(memory, now)
         observations: list[Observation] = [generation_observation(self._server, outcome)]
-        progress = progress_observation(self._server, outcome)
-        if progress is not None:
-            observations.append(progress)
+        others = (progress_observation(self._server, outcome), quality_observation(self._server, outcome))
+        observations += [other for other in others if other is not None]
         remembered = outcome.memory
         return CheckResult(tuple(observations), remembered if remembered != memory else None, forgettable=True)
 
@@ -249,19 +284,28 @@ class GenerationCheck:
         if this.before is None or this.before.sample is None:
             return Change(movement=Movement.UNKNOWN)
         passed_while_running = judgement.reason in PASSING and (this.before.sample.running or 0) > 0
-        if this.after is None and (judgement.reason in UNANSWERED or passed_while_running):
+        moving_tells = judgement.reason.row.busy_if_engine_moves
+        if this.after is None and (judgement.reason in UNANSWERED or passed_while_running or moving_tells):
             if looking is not None:
                 looking.cancel()
+            if judgement.reason not in UNANSWERED and moving_tells:
+                # The server gave up at once: its counters need a moment to contradict it.
+                window = this.before_at + _LEAST_WINDOW_S - asyncio.get_running_loop().time()
+                await asyncio.sleep(max(0.0, min(window, self._left(this) / 2)))
             limit = min(self._server.probe.metrics_timeout_s, self._left(this))
             if limit > 0:
                 this.after = await self._metrics.scrape(this.before.path, limit)
                 this.after_at = asyncio.get_running_loop().time()
-        if judgement.reason not in UNANSWERED or this.after is None:
+        if (not moving_tells and judgement.reason not in UNANSWERED) or this.after is None:
             return Change(movement=Movement.UNKNOWN)
         change = compare(this.before.sample, this.after.sample)
+        if judgement.reason not in UNANSWERED and change.movement is not Movement.BUSY:
+            return Change(movement=Movement.UNKNOWN)  # the server's own word stands
         gave_up = judgement.reason is ServerReason.GATEWAY_TIMEOUT and change.movement is Movement.LOST
         # A gateway that gave up has taken our request back: then the engine rightly counts none.
-        return Change(movement=Movement.UNKNOWN) if gave_up else change
+        if gave_up:
+            return replace(change, movement=Movement.BUSY) if change.moved else Change(movement=Movement.UNKNOWN)
+        return change
 
     def _outcome(self, this: _Round, judgement: Judgement, change: Change) -> ProbeOutcome:
         memory = this.memory
@@ -286,7 +330,8 @@ class GenerationCheck:
         if judgement.reason in PASSING:
             memory.stuck_rounds = outcome.stuck_rounds_now
             memory.after = as_json(after) if after is not None and (after.running or 0) > 0 else None
-        return replace(outcome, memory=memory.write())
+        still, lowered = memory.count_failure(outcome, self._server.probe.failures)
+        return replace(outcome, still_windows=still, lowered=lowered, memory=memory.write())
 
     def _trouble(self, this: _Round) -> str:
         for scrape in (this.after, this.before):

@@ -8,9 +8,9 @@ from watchdog.completion.judgement import Judgement, one_line
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, from_json
 from watchdog.engines.movement import Change, Movement, compare
-from watchdog.kinds import GENERATION, PROGRESS
+from watchdog.kinds import GENERATION, PROGRESS, QUALITY
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
-from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, ServerReason
+from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
 
 # What a generation verdict says to a person: what happened, and what to look at next.
 
@@ -24,28 +24,42 @@ def saying_of(judgement: Judgement, timeout_s: float) -> str:
         return f"{ServerReason.GARBAGE.row.words}: {one_line(judgement.text or judgement.reasoning, 40)}"
     if judgement.reason is ServerReason.NO_REPLY:
         return f"no reply within {timeout_s:g} s"
+    said = f"; it said: {judgement.said}" if judgement.said else ""
     if judgement.reason is ServerReason.NO_TOKEN:
         ended = f"within {timeout_s:g} s" if judgement.alive is None else "before it was closed"
-        return f"the reply opened, but not one token came {ended}"
-    return judgement.reason.row.words
+        return f"the reply opened, but not one token came {ended}{said}"
+    return judgement.reason.row.words + said
 
 
 def movement_words(change: Change, after: EngineSample | None, window_s: float) -> str:
     """What the engine's counters say about an unanswered probe; "" if nothing was seen of the engine."""
     queue = _queue(after)
-    if change.movement is Movement.BUSY:
-        rise = change.after - change.before
-        return f"busy, alive: {change.counter} rose by {rise:g} in {window_s:.0f} s; {queue}"
-    if change.movement is Movement.FROZEN:
-        return f"hung: {queue}, and {change.counter} stood still at {change.after:g} for {window_s:.0f} s"
-    if change.movement is Movement.LOST:
-        return "hung: our request waits, but the engine counts no request"
-    if change.movement is Movement.RESET:
-        return f"the engine restarted during the probe; {queue}"
-    if change.movement is Movement.PARTIAL:
-        names = ", ".join(one_line(name, 30) for name in change.stuck)
-        return f"partly hung: replica {names} stands still while others work; {queue}"
-    return ""
+    match change.movement:
+        case Movement.BUSY:
+            words = f"busy, alive: {_rise(change)} in {window_s:.0f} s; {queue}"
+        case Movement.FROZEN:
+            words = f"hung: {queue}, and {change.counter} stood still at {change.after:g} for {window_s:.0f} s"
+        case Movement.LOST if change.moved:
+            words = f"our request did not reach the engine, which works for others: {_FRONT_END}"
+        case Movement.LOST:
+            words = f"our request waits, but the engine counts no request: {_FRONT_END}"
+        case Movement.RESET:
+            words = f"the engine restarted during the probe; {queue}"
+        case Movement.PARTIAL:
+            names = ", ".join(one_line(name, 30) for name in change.stuck)
+            words = f"partly hung: replica {names} stands still while others work; {queue}"
+        case Movement.UNKNOWN:
+            words = ""
+    return words
+
+
+def _rise(change: Change) -> str:
+    if change.prefilling:
+        return f"it reads a long prompt, {change.counter} rose from {change.before:.3g} to {change.after:.3g}"
+    return f"{change.counter} rose by {change.after - change.before:g}"
+
+
+_FRONT_END = "what stands in front of it holds or has lost it"
 
 
 def _queue(sample: EngineSample | None) -> str:
@@ -61,6 +75,8 @@ class ProbeOutcome:
     """Everything one probe saw. `before` and `after` are the engine's metrics around it, `change` their comparison.
 
     `at` is its start in Unix seconds; `earlier` and `stuck_rounds` come from the memory of the last run.
+    `still_windows` counts the windows of this run of failures in which the counters stood still, this one included. `lowered`: earlier
+    probes of it proved life, and too few since then prove the opposite.
     """
 
     judgement: Judgement
@@ -76,6 +92,8 @@ class ProbeOutcome:
     at: float
     earlier: Json = None
     stuck_rounds: int = 0
+    still_windows: int = 0
+    lowered: bool = False
     memory: Json = None
 
     @property
@@ -94,6 +112,11 @@ class ProbeOutcome:
     @property
     def severity(self) -> Severity:
         """Page; warn where the server is proven alive and busy, says that it loads, or answers nonsense."""
+        return Severity.WARN if self.lowered else self.own_severity
+
+    @property
+    def own_severity(self) -> Severity:
+        """The severity by what this probe alone saw."""
         if self.change.movement is Movement.BUSY and self.reason in UNANSWERED:
             return Severity.WARN
         return self.reason.row.severity
@@ -101,6 +124,8 @@ class ProbeOutcome:
     @property
     def alive(self) -> bool | None:
         """True = at least one token is proven, by text or by a live counter; False = proven none; None = undecided."""
+        if self._contradicted:
+            return True
         if self.judgement.alive is None and self.judgement.reason in UNANSWERED:
             if self.change.movement in (Movement.BUSY, Movement.PARTIAL):
                 return True
@@ -130,9 +155,17 @@ class ProbeOutcome:
             return 0
         return self.stuck_rounds + 1 if (self.before.running or 0) > 0 else 0
 
+    @property
+    def _contradicted(self) -> bool:
+        """Whether the server calls its engine dead while the engine generates."""
+        return self.reason is ServerReason.BUSY and self.judgement.reason is ServerReason.ENGINE_DEAD
+
     def summary(self, timeout_s: float) -> str:
         """One sentence for a person."""
         saying = saying_of(self.judgement, timeout_s)
+        if self._contradicted:
+            words = movement_words(self.change, self.after, self.window_s)
+            return f"the server refuses ({self.judgement.detail}), but its engine is {words}"
         if self.judgement.reason in UNANSWERED:
             words = movement_words(self.change, self.after, self.window_s)
             return f"{saying}; {words or self._cannot_tell()}"
@@ -182,11 +215,14 @@ def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
     if outcome.verdict is Verdict.PASS:
         return {}
     sample, status = outcome.after, outcome.judgement.http_status
+    lost_and_flowing = outcome.change.movement is Movement.LOST and outcome.change.moved
     known = {
         "http_status": None if status is None else float(status),
         "engine_answered": None if sample is None else 1.0,
         "engine_running": None if sample is None else sample.running,
         "engine_waiting": None if sample is None else sample.waiting,
+        "engine_still_windows": float(outcome.still_windows) if outcome.still_windows else None,
+        "engine_works_for_others": 1.0 if lost_and_flowing else None,
     }
     if outcome.change.movement is not Movement.UNKNOWN:
         known[f"engine_{outcome.change.movement.value}"] = 1.0
@@ -251,4 +287,25 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
         labels=labels_of(server),
         advice="Look at the long requests: a prefill of very long prompts can look the same." if rounds else "",
         look_only=bool(rounds),
+    )
+
+
+def quality_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:
+    """The observation `quality/<server>`: whether the text is more than nonsense. None unless the probe passed."""
+    if outcome.verdict is not Verdict.PASS:
+        return None
+    reason = QualityReason.GARBAGE if outcome.reason is ServerReason.GARBAGE else QualityReason.OK
+    failed = reason is QualityReason.GARBAGE
+    summary = saying_of(outcome.judgement, server.probe.timeout_s) if failed else "the text is no nonsense"
+    return Observation(
+        key=QUALITY.key(server.name),
+        verdict=reason.row.verdict,
+        reason=reason.value,
+        severity=reason.row.severity,
+        summary=summary,
+        at=outcome.at,
+        evidence=(Evidence(None, "probe", summary),) if failed else (),
+        labels=labels_of(server),
+        advice=reason.row.advice,
+        look_only=reason.row.look_only,
     )

@@ -198,8 +198,12 @@ _STATUS_BY_KIND = (
 )
 
 
-def reason_of(status: int, error_body: ErrorBody) -> ServerReason:
-    """The reason that `error_body`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply."""
+def reason_of(status: int, error_body: ErrorBody, *, in_stream: bool = False) -> ServerReason:
+    """The reason that `error_body`, said under HTTP `status`, stands for. `status` 200 is an error inside a reply.
+
+    `in_stream`: it came in an opened stream. The request was accepted by then, so a code of a bad request weighs less
+    than the words: engines send it for whatever ended their stream.
+    """
     if 300 <= status <= 399:
         return ServerReason.NOT_FOUND
     said_in_reply = status < 400
@@ -214,7 +218,12 @@ def reason_of(status: int, error_body: ErrorBody) -> ServerReason:
     by_words = _by_words(status, error_body)
     if by_words is not None:
         return by_words
-    return _by_status(status, error_body)
+    by_status = _by_status(status, error_body)
+    if in_stream and by_status is ServerReason.BAD_REQUEST and not phrases.REQUEST_FAULT.search(error_body.haystack):
+        return (
+            ServerReason.ENGINE_DEAD if phrases.ENGINE_DEAD.search(error_body.haystack) else ServerReason.SERVER_ERROR
+        )
+    return by_status
 
 
 def wants_other_limit(status: int, error_body: ErrorBody) -> bool:
@@ -246,7 +255,9 @@ def _whatever_the_status(error_body: ErrorBody, words: str) -> ServerReason | No
         return ServerReason.UPSTREAM_DOWN
     if error_body.form != "html" and phrases.ENGINE_SURELY_DEAD.search(words):
         return ServerReason.ENGINE_DEAD
-    return ServerReason.BAD_REQUEST if phrases.TOO_LONG.search(words) else None
+    if phrases.TOO_LONG.search(words):
+        return ServerReason.BAD_REQUEST
+    return ServerReason.SERVER_ERROR if phrases.GPU_OUT_OF_MEMORY.search(words) else None
 
 
 def _server_side(status: int, error_body: ErrorBody, words: str) -> ServerReason | None:

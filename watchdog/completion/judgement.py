@@ -14,13 +14,15 @@ class Judgement:
     """One probe, judged.
 
     `alive`: True = at least one token is proven, False = proven none, None = undecided. `detail` is the server's own
-    words or the finer cause, one line, safe to show. Times are seconds from the start of the request.
+    words or the finer cause, one line, safe to show. `said` is what it
+    wrote into an open stream in plain words. Times are seconds from the start of the request.
     `text` and `reasoning` hold no think tags; both are "" when blank. `completion_tokens` is what the server counted.
     """
 
     reason: ServerReason
     alive: bool | None = None
     detail: str = ""
+    said: str = ""
     http_status: int | None = None
     text: str = ""
     reasoning: str = ""

@@ -21,7 +21,22 @@ ENGINE_SURELY_DEAD = re.compile(
     r"|illegal memory access|unspecified launch failure|cublas_status_(?!alloc)\w+|nccl\w*(error|timeout)"
     r"|collective operation timeout"
     r"|(scheduler|detokenizer|engine|executor)( \w+){0,2} (hit|encountered|raised|returned) (an? )?(exception|error)"
+    r"|engine( loop| core| process| thread)?( has| is|'s)?( already)? (died|dead|panicked|crashed)\b"
+    r"|engine iteration timed out"
+    r"|\brpc call to .{1,80} timed out"
 )
+GPU_OUT_OF_MEMORY = re.compile(
+    # PyTorch through any engine, SGLang "Decode out of memory", llama.cpp
+    r"\b(cuda|hip|gpu|device|decode|prefill|vram)\b.{0,30}out of memory|\boutofmemoryerror|kv cache is full"
+)
+"""The engine's trouble, also where it is said with the code of a bad request."""
+REQUEST_FAULT = re.compile(
+    r"\b(invalid|unsupported|unknown|missing|required|unexpected|not supported|not allowed|not permitted)\b"
+    r"|\b(must|should|cannot|can't) (not )?be\b|validation|max_(completion_)?tokens|chat[ _]template"
+    r"|context (length|window)"
+    r"|\bparameters?\b|too (long|large|many tokens)|longer than"
+)
+"""What a server says that refuses the request itself, also when it had opened the stream first."""
 ENGINE_DEAD = re.compile(
     # vLLM EngineCore / EngineDeadError / MQEngineDeadError, SGLang scheduler, TRT-LLM, Ollama runner, LM Studio
     r"\bhealthcheck\b|llm is unavailable"
@@ -57,7 +72,7 @@ AT_CAPACITY = re.compile(
     r"|queue (is |was )?(full|limit)|(exceed\w*|max\w*|full).{0,30}queue|pending requests|rate.?limit|throttl"
     r"|no (available|free|idle) slots?|no slots? (available|free)|slots? (are|is) (busy|full)"
     r"|concurren\w+ (limit|request)|request limit|back-?pressure|higher[ -]priority request"
-    r"|\bsaturated\b"
+    r"|\bsaturated\b|backlog limit|backlog (is )?full"
 )
 NO_KEY = re.compile(
     r"(invalid|incorrect|missing|wrong|no|expired|malformed)[ _](api|auth\w*|access|bearer|x-api)[ _-]?"

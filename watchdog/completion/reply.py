@@ -108,10 +108,14 @@ class Reply:
         elif isinstance(event, Broken):
             facts.broken = facts.broken or one_line(event.text, 120)
             self._broken += 1
+            if name == "error":
+                self._error_body = ErrorBody(event.text, form="text")
         elif isinstance(event, dict):
             self._error_body = error_body_in(event) or (error_body_in({"error": event}) if name == "error" else None)
             self._accumulator.add(at_s, event, streamed=True)
         else:
+            if isinstance(event, str) and event.strip():
+                facts.broken = facts.broken or one_line(event, 120)
             facts.wrong_type = facts.wrong_type or type(event).__name__
             if name == "error":
                 self._error_body = ErrorBody(str(event), form="text")
@@ -145,7 +149,7 @@ class Reply:
             for name, event in self._reader.end():
                 self._take(self._last_at_s, name, event)
         if self._error_body is not None:
-            return judge_error_event(self._error_body, self._accumulator)
+            return judge_error_event(self._error_body, self._accumulator, in_stream=self._reader is not None)
         if self._size > BODY_LIMIT_BYTES and not self._facts.done:
             return judge_endless(self._accumulator)
         if self._reader is not None:

@@ -12,7 +12,9 @@ from watchdog.model import Json
 # Where the generated text can be in a message or a delta, over all engines.
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-_TEXT_KEYS = ("text", "content", "refusal", "thinking", "reasoning", "summary")
+_THINKS = re.compile(r"reason|think|thought", re.IGNORECASE)
+_NO_TEXT = re.compile(r"finish|stop|token|signature|effort|budget|status", re.IGNORECASE)
+_TEXT_KEYS = ("text", "content", "refusal", "thinking", "reasoning", "thought", "summary")
 _DEPTH = 8
 _INVISIBLE = ("Cc", "Cf")
 
@@ -31,7 +33,10 @@ def message_text(message: Json) -> MessageText:
     if not isinstance(message, dict):
         return MessageText()
     content, reasoning = _content(message.get("content"))
-    found = [text for field in _REASONING_FIELDS if (text := _flatten(message.get(field)))]
+    # Known names first; then whatever is named like thinking and shaped like text, for engines name it as they like.
+    others = [name for name in message if _THINKS.search(name) and not _NO_TEXT.search(name)]
+    fields = dict.fromkeys([*_REASONING_FIELDS, *others])
+    found = [text for field in fields if (text := _flatten(message.get(field)))]
     # Engines repeat the same text in several fields: take one, and never a blank one before one with text.
     reasoning += next((text for text in found if not is_blank(text)), found[0] if found else "")
     refusal = message.get("refusal")
@@ -61,7 +66,7 @@ def _content(content: Json) -> tuple[str, str]:
     text: list[str] = []
     reasoning: list[str] = []
     for part in content:
-        thinks = isinstance(part, dict) and str(part.get("type", "")) in ("thinking", "reasoning")
+        thinks = isinstance(part, dict) and bool(_THINKS.search(str(part.get("type", ""))))
         (reasoning if thinks else text).append(_flatten(part))
     return "".join(text), "".join(reasoning)
 

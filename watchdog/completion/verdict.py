@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -21,6 +22,7 @@ from watchdog.reasons import ServerReason
 from watchdog.untrusted_json import loads_untrusted
 
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
+_LOGIN = re.compile(r"\b(log|sign)[-_]?in\b|\b(sso|oauth2?|auth|saml|openid-connect|cdn-cgi/access)\b", re.IGNORECASE)
 _STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
 
 
@@ -46,14 +48,16 @@ def judge_status(status: int, body: bytes, location: str) -> Judgement:
     """The judgement of a reply whose status is no success."""
     error_body = error_body_of(body)
     reason = reason_of(status, error_body)
+    if 300 <= status <= 399 and _LOGIN.search(location):
+        reason = ServerReason.AUTH
     detail = f"redirects to {one_line(location, 120)}" if location else error_body.words
     other = wants_other_limit(status, error_body)
     return Judgement(reason=reason, alive=reason.row.alive, detail=detail, wants_other_limit=other)
 
 
-def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator) -> Judgement:
+def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator, *, in_stream: bool = False) -> Judgement:
     """The judgement of an error said under HTTP 200, before or after text."""
-    reason = reason_of(200, error_body)
+    reason = reason_of(200, error_body, in_stream=in_stream)
     alive = True if accumulator.has_text else reason.row.alive
     return Judgement(reason=reason, alive=alive, detail=error_body.words)
 
@@ -71,7 +75,9 @@ def judge_stream(accumulator: ReplyAccumulator, facts: StreamFacts, comments: in
         return judge_finished(accumulator)
     if accumulator.has_text:
         reason = ServerReason.STALLED if end is End.DEADLINE else ServerReason.TRUNCATED
-        return Judgement(reason=reason, alive=True, detail="no finish_reason and no [DONE] followed the text")
+        return Judgement(
+            reason=reason, alive=True, detail="no finish_reason and no [DONE] followed the text", said=facts.broken
+        )
     if accumulator.banner_says_loading:
         return Judgement(reason=ServerReason.LOADING, alive=False, detail="only a model swapper's loading banner came")
     return _without_tokens(accumulator, facts, comments, end)
@@ -80,7 +86,7 @@ def judge_stream(accumulator: ReplyAccumulator, facts: StreamFacts, comments: in
 def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments: int, end: End) -> Judgement:
     opened = f"the stream opened with {facts.events} events and {comments} comments but no token, "
     if end is End.DEADLINE and not facts.done:
-        return Judgement(reason=ServerReason.NO_TOKEN, detail=opened + "then silence")
+        return Judgement(reason=ServerReason.NO_TOKEN, detail=opened + "then silence", said=facts.broken)
     if accumulator.choices_seen == 0 and (facts.broken or facts.wrong_type):
         what = f"no JSON in the stream: {facts.broken}" if facts.broken else f"a {facts.wrong_type} in the stream"
         return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=what)
@@ -159,8 +165,10 @@ def judge_finished(accumulator: ReplyAccumulator) -> Judgement:
         return Judgement(reason=ServerReason.GARBAGE if accumulator.is_garbage else ServerReason.OK, alive=True)
     counted = "no token count" if tokens is None else f"{tokens} tokens counted"
     detail = f"finish_reason {one_line(finish, 40) if finish else 'missing'}, {counted}, no text"
+    if finish == "load":
+        return Judgement(reason=ServerReason.LOADING, alive=False, detail=detail)
     # The end token is a token, whether or not the server counts it.
     if finish in _STOP_FINISHES and (tokens or 0) <= 1 and accumulator.pieces <= 1:
         return Judgement(reason=ServerReason.INSTANT_STOP, alive=True, detail=detail)
-    nothing = tokens == 0 or (tokens is None and finish in (None, "load"))
+    nothing = tokens == 0 or (tokens is None and finish is None)
     return Judgement(reason=ServerReason.EMPTY, alive=False if nothing else None, detail=detail)

@@ -179,6 +179,7 @@ _COUNTERS = {
     "engine_busy": Fact.BUSY_COUNTER,
     "engine_reset": Fact.ENGINE_RESTARTED,
     "engine_partial": Fact.PARTLY_FROZEN,
+    "engine_works_for_others": Fact.WORKS_FOR_OTHERS,
 }
 
 
@@ -206,8 +207,9 @@ def server_facts(given: DiagnosisInput) -> dict[Fact, Basis]:
         found[Fact.HTTP_UP] = Basis(http)
     elif reason in {ServerReason.NO_REPLY, ServerReason.UNREACHABLE}:
         found[Fact.SILENT_API] = said
-    if given.incident.count >= REPEATED:
-        found[Fact.REPEATED] = Basis(f"{given.incident.count}")
+    still = newest.measurements.get("engine_still_windows", 0.0)
+    if still >= REPEATED:
+        found[Fact.REPEATED] = Basis(f"{still:g}")
     return found
 
 

@@ -19,6 +19,7 @@ class Fact(StrEnum):
     FROZEN = "frozen"
     REPEATED = "repeated"
     LOST = "lost"
+    WORKS_FOR_OTHERS = "works_for_others"
     BUSY_COUNTER = "busy_counter"
     SAYS_BUSY = "says_busy"
     ENGINE_RESTARTED = "engine_restarted"

@@ -23,9 +23,9 @@ class Reading(NamedTuple):
 class EngineSample:
     """What one scrape says. None = not available, which is never zero.
 
-    `live` maps each replica ("" where there is only one) to its progress counters; `finished` maps counters that move
-    only when requests end; `restart_proof` holds every counter that only a restart can make fall. `started_at` is the
-    process start in Unix seconds, if told.
+    `live` maps each replica ("" where there is only one) to its progress counters, `prefill` to the gauge that rises
+    while prompts are read; `finished` maps counters that move only when requests end; `restart_proof` holds every
+    counter that only a restart can make fall. `started_at` is the process start in Unix seconds, if told.
     """
 
     engine: str
@@ -34,6 +34,7 @@ class EngineSample:
     kv_usage: float | None = None
     live: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     restart_proof: Mapping[str, float] = field(default_factory=dict)
+    prefill: Mapping[str, float] = field(default_factory=dict)
     finished: Mapping[str, float] = field(default_factory=dict)
     running_by: Mapping[str, float] = field(default_factory=dict)
     waiting_by: Mapping[str, float] = field(default_factory=dict)
@@ -69,6 +70,7 @@ def sample_of(engine: Engine, readings: Iterable[Reading], started_at: float | N
         waiting=sum(waiting_by.values()) if waiting_by else None,
         kv_usage=max(usage) if usage else None,
         live=_live(engine, sums),
+        prefill=_first(sums, engine.prefill),
         restart_proof={f"{n}/{r}": v for n in counters for r, v in sums.get(n, {}).items()},
         finished={name: sum(sums[name].values()) for name in engine.finished if name in sums},
         running_by=running_by,
@@ -104,6 +106,7 @@ def as_json(sample: EngineSample) -> Json:
         "running": sample.running,
         "waiting": sample.waiting,
         "live": {replica: dict(counters) for replica, counters in sample.live.items()},
+        "prefill": dict(sample.prefill),
         "restart_proof": dict(sample.restart_proof),
         "finished": dict(sample.finished),
         "running_by": dict(sample.running_by),
@@ -120,6 +123,7 @@ def from_json(value: Json) -> EngineSample | None:
             running=value["running"],
             waiting=value["waiting"],
             live={str(r): {str(n): float(v) for n, v in c.items()} for r, c in value["live"].items()},
+            prefill={str(r): float(v) for r, v in value.get("prefill", {}).items()},
             restart_proof={str(n): float(v) for n, v in value["restart_proof"].items()},
             finished={str(n): float(v) for n, v in value["finished"].items()},
             running_by={str(r): float(v) for r, v in value["running_by"].items()},
@@ -186,6 +190,11 @@ def _fork(name: str) -> tuple[Engine, str] | None:
 
 def _series_in(line: str) -> tuple[Mapping[str, str], float] | None:
     """The labels and the finite value of one line of the Prometheus text format; None for anything else."""
+    without_exemplar, mark, _ = line.rpartition(" # {")  # OpenMetrics; a label may hold the mark too
+    return (_series(without_exemplar) if mark else None) or _series(line)
+
+
+def _series(line: str) -> tuple[Mapping[str, str], float] | None:
     head, brace, tail = line.rpartition("}")  # no regular expression: a hostile line must not take long
     if "{" in tail:
         return None

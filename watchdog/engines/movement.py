@@ -12,8 +12,9 @@ from watchdog.engines.metrics import EngineSample
 class Movement(StrEnum):
     """What the counters did between two scrapes while a request of ours was unanswered.
 
-    `BUSY` tokens flow; `FROZEN` requests, but not one token; `LOST` the engine counts no request although ours
-    waits; `RESET` it restarted; `PARTIAL` one replica stands still while another works; `UNKNOWN` nobody can tell.
+    `BUSY` tokens flow, or a prompt is being read; `FROZEN` requests, but not one token; `LOST` the engine counts no
+    request although ours waits, whether it works for others or not; `RESET` it restarted; `PARTIAL` one replica stands
+    still while another works; `UNKNOWN` nobody can tell.
     """
 
     BUSY = "busy"
@@ -26,13 +27,22 @@ class Movement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The movement, and the counter that shows it: name, value before and after. `stuck` names frozen replicas."""
+    """The movement, and the counter that shows it: name, value before and after. `stuck` names frozen replicas.
+
+    `prefilling`: no token came, but a prompt is being read: KV use rises.
+    """
 
     movement: Movement
     counter: str = ""
     before: float = 0.0
     after: float = 0.0
     stuck: tuple[str, ...] = ()
+    prefilling: bool = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether the counter rose."""
+        return self.after > self.before
 
 
 _CANNOT_TELL = Change(movement=Movement.UNKNOWN)
@@ -51,12 +61,18 @@ def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
     if not before.live or not after.live:
         return _by_finished(before, after)
     moved = {replica for replica in after.live if _moved(before, after, replica)}
-    stuck = tuple(sorted(r for r in after.live if r not in moved and _works(before, r) and _works(after, r)))
+    reading = {replica for replica in after.prefill if _reads_prompt(before, after, replica)}
+    still = [r for r in after.live if r not in moved | reading and _works(before, r) and _works(after, r)]
+    stuck = tuple(sorted(still))
     name = _shown(before, after)
     values = (_total(before, name), _total(after, name))
     if moved:
         movement = Movement.PARTIAL if stuck else Movement.BUSY
+        if _counts_no_request(before) and _counts_no_request(after):
+            movement = Movement.LOST  # it works for others; ours waits somewhere in front of it
         return Change(movement=movement, counter=name, before=values[0], after=values[1], stuck=stuck)
+    if reading:
+        return _prefilling(before, after, stuck)
     return Change(movement=_standing(before, after), counter=name, before=values[0], after=values[1], stuck=stuck)
 
 
@@ -76,10 +92,32 @@ def _restarted(before: EngineSample, after: EngineSample) -> bool:
 
 
 def _by_finished(before: EngineSample, after: EngineSample) -> Change:
+    if any(_reads_prompt(before, after, replica) for replica in after.prefill):
+        return _prefilling(before, after, ())
     for name, value in before.finished.items():
         if after.finished.get(name, value) > value:
             return Change(movement=Movement.BUSY, counter=name, before=value, after=after.finished[name])
     return _CANNOT_TELL
+
+
+def _prefilling(before: EngineSample, after: EngineSample, stuck: tuple[str, ...]) -> Change:
+    return Change(
+        movement=Movement.PARTIAL if stuck else Movement.BUSY,
+        counter="KV cache use",
+        before=max(before.prefill.values()),
+        after=max(after.prefill.values()),
+        stuck=stuck,
+        prefilling=True,
+    )
+
+
+def _reads_prompt(before: EngineSample, after: EngineSample, replica: str) -> bool:
+    known = before.prefill.get(replica)
+    return known is not None and after.prefill[replica] > known and _works(after, replica)
+
+
+def _counts_no_request(sample: EngineSample) -> bool:
+    return sample.running == 0 and sample.waiting == 0
 
 
 def _moved(before: EngineSample, after: EngineSample, replica: str) -> bool:
