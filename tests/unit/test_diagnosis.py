@@ -223,7 +223,7 @@ PIECES: dict[str, tuple[str, Observation, tuple[HostView, ...], list[Case]]] = {
              (seen("head", gpu(96, None)), WORKER_EMPTY)),  # power not told
         ]),
     "busy queue": (
-        "busy", probe("busy", BUSY), (HEAD_SPINS,),
+        "busy", probe("busy", BUSY), (HEAD_WORKS,),
         [("says_busy", probe("busy"), (HEAD_SPINS,)), ("alive_no_token", probe("no_reply", ANSWERED), ())]),
     "process gone": (
         "process_gone", probe("refused"), (HEAD_FINE,),

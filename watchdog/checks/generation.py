@@ -149,7 +149,10 @@ class GenerationCheck:
         return self._server.probe.interval_s
 
     async def run(self, memory: Json | None, now: float) -> CheckResult:
-        """Probe once. Gives `generation/<server>`; of a pass also `quality/<server>` and, by counters, `progress/<server>`."""
+        """Probe once. Gives `generation/<server>`; after a pass also `quality/<server>`.
+
+        And `progress/<server>`, where a live counter can be read.
+        """
         async with self._in_flight:
             outcome = await self.probe(memory, now)
         observations: list[Observation] = [generation_observation(self._server, outcome)]

@@ -75,8 +75,8 @@ class ProbeOutcome:
     """Everything one probe saw. `before` and `after` are the engine's metrics around it, `change` their comparison.
 
     `at` is its start in Unix seconds; `earlier` and `stuck_rounds` come from the memory of the last run.
-    `still_windows` counts the windows of this run of failures in which the counters stood still, this one included. `lowered`: earlier
-    probes of it proved life, and too few since then prove the opposite.
+    `still_windows` counts the windows of this run of failures in which the counters stood still, this one included.
+    `lowered`: earlier probes of it proved life, and too few since then prove the opposite.
     """
 
     judgement: Judgement

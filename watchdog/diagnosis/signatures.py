@@ -128,7 +128,7 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
     _row("partly_frozen", (F.UNANSWERED, F.PARTLY_FROZEN), "one replica hangs",
          "one replica stands still while others work ({partly_frozen})", _LIKELY, _SERVER_LOG, "SGLang#29548"),
     _row("frozen", (F.UNANSWERED, F.FROZEN, F.REPEATED), "engine hung",
-         "the engine hangs: in {repeated} probes its counters stood still ({frozen})", _LIKELY, _SERVER_LOG,
+         "the engine hangs: over {repeated} probes its counters stood still ({frozen})", _LIKELY, _SERVER_LOG,
          "vllm#39863, gonka#1421"),
     _row("working", (F.UNANSWERED, F.GPU_WORKS), "slow rather than hung",
          "slow rather than hung: {gpu_works}; no counter proves that tokens flow", _UNCLEAR,
