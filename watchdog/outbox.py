@@ -45,6 +45,7 @@ class _Line:
     failures: int = 0
     failing_since: float = 0.0
     resume_at: float = 0.0
+    detail: str = ""
 
 
 class Outbox:
@@ -154,14 +155,24 @@ class Outbox:
             elif lease.next_due_at is None:
                 await line.queued.wait()
             else:
-                await sleep_or_event(self._clock, lease.next_due_at - self._clock.wall(), line.queued)
+                await self._wait(line, lease.next_due_at - self._clock.wall())
 
     async def _rested(self, line: _Line) -> bool:
         """Let a receiver that failed rest; new messages do not cut that short, only our stopping does: then False."""
         while not self._stopping and (left_s := line.resume_at - self._clock.monotonic()) > 0:
             line.queued.clear()
-            await sleep_or_event(self._clock, left_s, line.queued)
+            await self._wait(line, left_s)
         return not self._stopping
+
+    async def _wait(self, line: _Line, left_s: float) -> None:
+        """Wait for `left_s` or for news, and judge meanwhile: pauses grow long, so no attempt may be near."""
+        long_in_s = line.failing_since + _LONG_S - self._clock.monotonic()
+        if line.failures < _LONG_FAILURES or not 0 < long_in_s < left_s:
+            await sleep_or_event(self._clock, left_s, line.queued)
+            return
+        await sleep_or_event(self._clock, long_in_s, line.queued)
+        if self._clock.monotonic() >= line.failing_since + _LONG_S:
+            await self._ingest.delivery_failing(line.receiver.name, line.detail, failing=True)
 
     async def _attempt(self, line: _Line, delivery: Delivery) -> None:
         """Send one message and write down what became of it."""
@@ -196,6 +207,7 @@ class Outbox:
     async def _failed(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
         now, elapsed = self._clock.wall(), self._clock.monotonic()
         line.failures += 1
+        line.detail = outcome.detail
         if line.failures == 1:
             line.failing_since = elapsed
         if outcome.retry_after_s:

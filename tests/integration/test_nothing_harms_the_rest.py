@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.alerting_path import Station, line_seen, observed
+from tests.support.alerting_path import Station, configuration, line_seen, observed, receiver
 from tests.support.in_memory_journal import InMemoryJournal
 from tests.support.kernel_log_checks import fatal, matcher
 from watchdog.checks import matcher_trial
@@ -107,6 +107,18 @@ async def test_a_receiver_that_heard_only_a_reminder_hears_the_end(tmp_path: Pat
             await station.ok()
         await station.quiet()
         assert station.sinks["phone"].kinds[-1] == "RESOLVED"
+
+
+async def test_a_receiver_that_fails_for_five_minutes_is_reported_then_and_not_at_its_next_attempt(
+    tmp_path: Path,
+) -> None:
+    async with Station(tmp_path, configuration(receiver("phone"), receiver("mail"))) as station:
+        station.sinks["phone"].broken = True
+        await station.look(line_seen())
+        await station.pass_time(295, step_s=5)
+        assert not [title for title in station.sinks["mail"].titles if "cannot be reached" in title]
+        await station.pass_time(20, step_s=5)
+        assert [title for title in station.sinks["mail"].titles if "cannot be reached" in title]
 
 
 def _result(*observations: Observation) -> Any:

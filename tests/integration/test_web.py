@@ -24,6 +24,7 @@ from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Evidence, Silence, Verdict
 from watchdog.overview.page_data import PageData
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
+from watchdog.overview.status import Status
 from watchdog.store import PLAN, BlindWindow, Reader
 from watchdog.web.page import page as page_of
 
@@ -272,6 +273,22 @@ async def test_many_who_reload_get_one_drawing(month: Path) -> None:
         assert {status for status, _, _ in replies} == {200}
         assert len({text for _, _, text in replies}) == 1
         assert time.process_time() - began < 3.0
+
+
+async def test_many_who_ask_for_the_status_get_one_reading(month: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(month, configuration(), NOW) as running:
+        readings = 0
+        plainly = Status.read
+
+        def counted(*arguments: Any) -> Status:
+            nonlocal readings
+            readings += 1
+            return plainly(*arguments)
+
+        monkeypatch.setattr(Status, "read", counted)
+        replies = await asyncio.gather(*(running.get("api/status") for _ in range(30)))
+        assert {status for status, _, _ in replies} == {200}
+        assert readings == 1
 
 
 async def test_a_thousand_servers_make_a_page_too(tmp_path: Path) -> None:

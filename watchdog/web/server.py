@@ -135,6 +135,8 @@ class WebServer:
         self._began = sources.clock.monotonic()
         self._rendering = asyncio.Lock()
         self._kept: dict[tuple[str, str | None], tuple[float, str]] = {}
+        self._kept_status: tuple[float, Status] | None = None
+        self._reading_status = asyncio.Lock()
 
     async def run(self) -> None:
         """Serve until cancelled; an address that is in use is tried again and again."""
@@ -190,7 +192,13 @@ class WebServer:
         return page(PageData.read(reader, self._from.clock.wall(), length, server=server), self._from.version)
 
     async def _current(self) -> Status:
-        return await self._from.store.read(lambda reader: Status.read(reader, self._from.clock.wall()))
+        """The status, read at most every `KEEP_PAGE_S` however many ask: with a long history that takes seconds."""
+        async with self._reading_status:
+            kept, now = self._kept_status, self._from.clock.monotonic()
+            if kept is None or now - kept[0] > KEEP_PAGE_S:
+                read = await self._from.store.read(lambda reader: Status.read(reader, self._from.clock.wall()))
+                kept = self._kept_status = (self._from.clock.monotonic(), read)
+            return kept[1]
 
     async def _status(self, _request: web.Request) -> web.Response:
         return web.json_response((await self._current()).as_json(), dumps=json.dumps)
