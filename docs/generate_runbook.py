@@ -104,7 +104,7 @@ def _kernel() -> list[str]:
         if rule.severity is not None and not rule.detail:
             by_kind.setdefault(rule.kind, []).append(rule)
     lines = ["## A kernel line: `kernel_log/<host>/<kind>/<device>`", ""]
-    lines += ["It alerts at first sight; repeats are counted, not told again.", ""]
+    lines += ["It alerts at once; repeats are counted, not reported again.", ""]
     for kind, rules in sorted(by_kind.items()):
         loud = sorted({rule.severity for rule in rules if rule.severity}, key=lambda severity: -severity.rank)
         lines += [f"### `{kind}` ({', '.join(severity.value for severity in loud)})", ""]

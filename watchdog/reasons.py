@@ -100,7 +100,7 @@ class ServerReason(_Reason):
     )
     NO_TOKEN = "no_token", Row(
         runbook="The reply opened, but no token came. The HTTP side lives, the engine does not.",
-        words="the reply opened, but no token came",
+        words="the reply started, but no token came",
         advice=_HANG_ADVICE, look_only=True, unanswered=True, busy_if_engine_moves=True, opened_reply=True,
     )
     STALLED = "stalled", Row(

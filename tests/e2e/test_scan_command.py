@@ -245,7 +245,7 @@ def test_a_device_without_an_end_is_said_to_be_no_log() -> None:
     result = scan("/dev/zero")
     assert result.returncode == 3
     assert result.stdout == b""
-    assert result.stderr.startswith(b"Not scanned: /dev/zero began with 64 MiB of NUL bytes: that is no log")
+    assert result.stderr.startswith(b"Not scanned: /dev/zero began with 64 MiB of NUL bytes: that is not a log")
     assert result.stderr.count(b"\n") == 1
 
 

@@ -187,7 +187,7 @@ def _prefill(usage: float) -> Player:
     return reply_with(body, 200, "text/plain")
 
 
-@pytest.mark.parametrize(("running", "words"), [(2, "hung: 2 running"), (0, "the engine counts no request")])
+@pytest.mark.parametrize(("running", "words"), [(2, "hung: 2 running"), (0, "the engine reports none")])
 async def test_a_frozen_engine_is_hung_and_pages(running: int, words: str) -> None:
     async with LlmServer(routes(silence, metrics=_scrape(running, 0, 5000))) as server:
         observation = _main(await _run(_settings(server)))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.cli.notify_failure import Ending, failure_text
+from watchdog.cli.notify_failure import ServiceResult, failure_text
 from watchdog.demo.rig import Alert, Phone
 from watchdog.loading.salvage import salvage_receivers
 
@@ -133,7 +133,7 @@ async def test_repeated_starts_are_counted_after_the_end_and_told_before_the_nex
 def test_a_long_list_of_problems_is_cut_and_counted() -> None:
     text = failure_text(UNIT, "", tuple(f"config.yaml:{n}:1: wrong" for n in range(1, 9)), 1)
     assert "- and 3 more" in text.body
-    assert str(Ending.read({})) == ""
+    assert str(ServiceResult.from_environ({})) == ""
 
 
 PIECES = st.sampled_from(

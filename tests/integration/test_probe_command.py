@@ -82,13 +82,13 @@ async def test_garbage_passes_with_a_warning() -> None:
 
 async def test_the_plain_line_says_what_happened_and_what_to_do_next() -> None:
     async with LlmServer(routes(recorded("vllm-401-string"))) as server:
-        code, out, _ = await _probe(server.url, "--model", "m", "--api-key-env", "MY_KEY", MY_KEY="sk-quieten_loggers")
-        assert server.asked()[0].headers["authorization"] == "Bearer sk-quieten_loggers"
+        code, out, _ = await _probe(server.url, "--model", "m", "--api-key-env", "MY_KEY", MY_KEY="sk-mute_loggers")
+        assert server.asked()[0].headers["authorization"] == "Bearer sk-mute_loggers"
     assert code == 2
     assert out.startswith("FAIL 127.0.0.1:")
     assert "configuration: the server refuses our key" in out
     assert "next: Set api_key" in out
-    assert "sk-quieten_loggers" not in out
+    assert "sk-mute_loggers" not in out
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_the_plain_line_says_what_happened_and_what_to_do_next() -> None:
         (["http://hunter2@host/v1"], "BASE_URL holds a user or password"),
         (["http://ho\nst/v1"], "BASE_URL holds a line break"),
         (["http://host/v1\r\n"], "BASE_URL holds a line break"),
-        (["http://host/\x1b[31mv1"], "BASE_URL holds a line break or another character that cannot be seen"),
+        (["http://host/\x1b[31mv1"], "BASE_URL contains a line break or another invisible character"),
         (["http://host/v1?key=hunter2"], "BASE_URL holds a ? or #"),
         (["http://host/v1", "--metrics-url", "http://user:hunter2@host/metrics"], "--metrics-url holds a user"),
         (["http://host/v1", "--timeout", "nan"], "nan is not a finite number"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.journal.frame import Transcript, hello
+from watchdog.journal.frame import Transcript, parse_hello
 from watchdog.ssh.session import script
 
 SETTINGS = r"\+ (set -u|export LC_ALL PATH|\w+=\S+( \w+=\S+)*)$"
@@ -83,7 +83,7 @@ def test_each_shell_answers_hello_with_who_and_where(name: str) -> None:
     status, frame, lines = run(shell(name), "read1 hello")
     assert status == 0
     assert frame.complete
-    greeting = hello(frame.header or {}, lines)
+    greeting = parse_hello(frame.header or {}, lines)
     assert greeting is not None
     assert greeting.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
     assert abs(greeting.now - time.time()) < 10

@@ -14,7 +14,7 @@ from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.sse import Broken, Done, EventReader
 from watchdog.completion.verdict import End
-from watchdog.engines.metrics import as_json, from_json, read_metrics
+from watchdog.engines.metrics import from_json, read_metrics, to_json
 from watchdog.engines.movement import compare
 from watchdog.reasons import PASSING, ServerReason
 
@@ -225,6 +225,6 @@ def test_any_scrapes_can_be_read_compared_and_remembered(first: list[str], secon
     change = compare(*samples)
     assert change.movement.value in ("busy", "frozen", "lost", "reset", "partial", "unknown")
     if samples[0] is not None:
-        again = from_json(json.loads(json.dumps(as_json(samples[0]))))
+        again = from_json(json.loads(json.dumps(to_json(samples[0]))))
         assert again is not None
         assert compare(again, samples[1]).movement is change.movement

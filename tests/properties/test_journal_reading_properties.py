@@ -64,7 +64,7 @@ class Watchdog:
                 pages += 1
                 if commit_pages:
                     self.commit()
-        if self.reading.endings:
+        if self.reading.boot_ends:
             self.reading.forget_ended()
         self.commit()
 

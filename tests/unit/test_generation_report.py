@@ -9,7 +9,7 @@ import pytest
 from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
 from watchdog.completion.judgement import Judgement
 from watchdog.config import ServerSettings
-from watchdog.engines.metrics import EngineSample, as_json
+from watchdog.engines.metrics import EngineSample, to_json
 from watchdog.engines.movement import Change, Movement
 from watchdog.model import Verdict
 from watchdog.reasons import ServerReason
@@ -60,7 +60,7 @@ def test_a_replica_that_stands_still_alone_is_named() -> None:
         live = {"0": {"tokens": first}, "1": {"tokens": second}}
         return EngineSample(engine="vllm", running=2.0, live=live, running_by={"0": 1.0, "1": 1.0})
 
-    seen = progress_observation(SERVER, outcome(before=sample(30, 50), earlier=as_json(sample(10, 50))))
+    seen = progress_observation(SERVER, outcome(before=sample(30, 50), earlier=to_json(sample(10, 50))))
     assert seen is not None
     assert seen.verdict is Verdict.FAIL
     assert "replica 1 has not moved between 1 probe" in seen.summary

@@ -46,16 +46,16 @@ def test_boots_that_came_and_went_between_two_scans_are_read_too() -> None:
     journal.boot()
     pages = scan(journal, reading)
     assert [line.boot for page in pages for line in page.lines] == journal.boots[1:]
-    assert [ending.boot for ending in reading.endings] == journal.boots[:2]
+    assert [end.boot for end in reading.boot_ends] == journal.boots[:2]
 
 
 def test_a_boot_that_stops_without_a_word_did_not_end_cleanly() -> None:
     journal, reading = started()
     journal.boot()
     scan(journal, reading)
-    (ending,) = reading.endings
-    assert not ending.clean
-    assert ending.tail[-1][1] == "line 3"
+    (end,) = reading.boot_ends
+    assert not end.clean
+    assert end.tail[-1][1] == "line 3"
 
 
 def test_a_journal_that_was_stopped_last_ended_cleanly() -> None:
@@ -67,7 +67,7 @@ def test_a_journal_that_was_stopped_last_ended_cleanly() -> None:
     journal.mark("stopped")
     journal.boot()
     scan(journal, reading)
-    assert [ending.clean for ending in reading.endings] == [True]
+    assert [end.clean for end in reading.boot_ends] == [True]
 
 
 def test_a_journal_that_came_back_after_a_stop_has_not_ended() -> None:
@@ -76,17 +76,17 @@ def test_a_journal_that_came_back_after_a_stop_has_not_ended() -> None:
     journal.mark("started")
     journal.boot()
     scan(journal, reading)
-    assert [ending.clean for ending in reading.endings] == [False]
+    assert [end.clean for end in reading.boot_ends] == [False]
 
 
 def test_an_ending_is_told_once() -> None:
     journal, reading = started()
     journal.boot()
     scan(journal, reading)
-    assert reading.endings
+    assert reading.boot_ends
     reading.forget_ended()
     scan(journal, reading)
-    assert reading.endings == ()
+    assert reading.boot_ends == ()
 
 
 def test_a_greeting_from_a_boot_that_has_ended_meanwhile_is_not_followed() -> None:
@@ -113,7 +113,7 @@ def test_a_boot_whose_end_is_out_of_sight_is_a_loss_told_once() -> None:
     journal.records = [record for record in journal.records if record.boot == journal.boots[-1]]
     pages = scan(journal, reading)
     assert [len(page.losses) for page in pages] == [1, 0]
-    assert [ending.gone for ending in reading.endings] == [True]
+    assert [end.gone for end in reading.boot_ends] == [True]
 
 
 def test_a_rotated_cursor_says_how_many_records_may_be_missing_at_most() -> None:
@@ -297,7 +297,7 @@ def test_the_last_words_of_a_dying_machine_that_only_the_stream_brought_are_kept
     assert len(reading.live(lost_on_disk).lines) == 1
     journal.boot()
     scan(journal, reading)
-    assert reading.endings[0].tail[-1][1] == "line 4"
+    assert reading.boot_ends[0].tail[-1][1] == "line 4"
 
 
 def test_lines_of_a_gap_that_the_ring_still_holds_are_taken_once_when_it_is_imported_again() -> None:

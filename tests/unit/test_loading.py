@@ -193,9 +193,9 @@ def test_a_value_of_the_environment_is_used_but_never_quoted() -> None:
             "agent: true, known_hosts: k}]\n"
             "servers: [{name: a, base_url: 'http://192.0.2.1/v1', hosts: ['${env:V}x'], metrics_url: '${env:V}'}]\n"
             + RECEIVERS,
-            {"V": "quieten_loggers: quieten_loggers/"},
+            {"V": "mute_loggers: mute_loggers/"},
         )
-    assert "quieten_loggers" not in str(caught.value)
+    assert "mute_loggers" not in str(caught.value)
     assert len(caught.value.problems) == 7
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.journal.frame import LONGEST_LINE_BYTES, Trailer, Transcript, hello
+from watchdog.journal.frame import LONGEST_LINE_BYTES, Trailer, Transcript, parse_hello
 
 HEADER = b"INFERENCE-WATCHDOG-READER 1 request=hello boot=%s now=1795000000 uptime=12.50 uid=1000 groups=a,adm\n" % (
     b"a" * 32
@@ -68,7 +68,7 @@ def test_how_the_bytes_are_cut_makes_no_difference(parts: list[bytes], size: int
 def test_the_greeting_names_boot_clock_user_and_boots() -> None:
     frame = Transcript()
     lines = frame.feed(HEADER + b"journalctl=systemd 252\nboots_rc=0\nboot=" + b"b" * 32 + b"\n" + END)
-    greeting = hello(frame.header or {}, lines)
+    greeting = parse_hello(frame.header or {}, lines)
     assert greeting is not None
     assert (greeting.boot, greeting.now, greeting.uptime_s, greeting.uid) == ("a" * 32, 1795000000.0, 12.5, 1000)
     assert greeting.may_read_journal
@@ -78,11 +78,11 @@ def test_the_greeting_names_boot_clock_user_and_boots() -> None:
 
 def test_a_list_of_boots_that_ran_out_of_time_is_not_taken_for_complete() -> None:
     header = {"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "0"}
-    greeting = hello(header, [b"journalctl=systemd 252", b"boots_rc=124"])
+    greeting = parse_hello(header, [b"journalctl=systemd 252", b"boots_rc=124"])
     assert greeting is not None
     assert not greeting.listed
 
 
 def test_a_greeting_without_a_boot_id_is_none() -> None:
-    assert hello({"now": "1"}, []) is None
-    assert hello({"boot": "a", "now": "soon", "uptime": "1", "uid": "0"}, []) is None
+    assert parse_hello({"now": "1"}, []) is None
+    assert parse_hello({"boot": "a", "now": "soon", "uptime": "1", "uid": "0"}, []) is None

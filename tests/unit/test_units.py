@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.journal_files import require
 from watchdog.cli.options import read_environment_file, service_environment
-from watchdog.cli.service import MARK, Kind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
+from watchdog.cli.service import MARK, ServiceKind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "units"
@@ -39,9 +39,9 @@ def stand_in(folder: Path) -> Path:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("kind", [Kind.SYSTEM, Kind.USER])
+@pytest.mark.parametrize("kind", [ServiceKind.SYSTEM, ServiceKind.USER])
 @pytest.mark.parametrize("place", ["plain", "with space", "100% $sure"])
-def test_units_for_any_installation_are_clean(tmp_path: Path, kind: Kind, place: str) -> None:
+def test_units_for_any_installation_are_clean(tmp_path: Path, kind: ServiceKind, place: str) -> None:
     require("systemd-analyze", packages="systemd")
     folder = tmp_path / place
     folder.mkdir()
@@ -51,7 +51,7 @@ def test_units_for_any_installation_are_clean(tmp_path: Path, kind: Kind, place:
         file.path.write_text(file.text)
         assert MARK in file.text
     words = ["systemd-analyze", "verify", "--recursive-errors=yes", "--man=no"]
-    words += ["--user"] if kind is Kind.USER else []
+    words += ["--user"] if kind is ServiceKind.USER else []
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     words += [str(file.path) for file in files]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -91,7 +91,7 @@ def test_a_unit_word_keeps_what_systemd_would_fill_in() -> None:
 
 def test_a_path_that_systemd_cannot_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnfitError, match="no quote"):
-        systemd_files(Kind.SYSTEM, Path('/opt/quo"te/inference-watchdog'), None, tmp_path)
+        systemd_files(ServiceKind.SYSTEM, Path('/opt/quo"te/inference-watchdog'), None, tmp_path)
 
 
 def test_no_unit_runs_the_interpreter_instead_of_the_command() -> None:

@@ -25,11 +25,16 @@ from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.verdict import End
 
-# Compressed bodies from servers that compress although asked not to, inflated under a bound.
+_TAIL_S = 1.0
+"""How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""
+_BROKEN = (aiohttp.ClientError, OSError)
 
 
 class Inflater:
-    """Inflates gzip or zlib data, `limit` bytes in all: a gzip bomb costs no more than any other long reply."""
+    """Inflates gzip or zlib data, at most `limit` bytes: a gzip bomb costs no more than any other long reply.
+
+    We ask for no compression; some servers compress all the same.
+    """
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -53,11 +58,6 @@ class Inflater:
             if not piece and not data:
                 break
         return out
-
-
-_TAIL_S = 1.0
-"""How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""
-_BROKEN = (aiohttp.ClientError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class _Exchange:
     def timed_out(self, *, tls: bool) -> Judgement:
         if self._reply is not None:
             return self._reply.close(self.elapsed_s, End.DEADLINE)
-        reason, detail = self.trace.silence(tls=tls)
+        reason, detail = self.trace.no_reply(tls=tls)
         return unanswered(reason, detail, self.elapsed_s)
 
 

@@ -47,15 +47,15 @@ class ConnectionTrace:
             self.connected = True
         self._sockets.clear()
 
-    def silence(self, *, tls: bool) -> tuple[ServerReason, str]:
+    def no_reply(self, *, tls: bool) -> tuple[ServerReason, str]:
         """Why no reply came by the deadline."""
         if not self.opened:
             return ServerReason.DNS, "the name was not resolved in time"
         if not self.connected:
             return ServerReason.UNREACHABLE, "no answer to the connection attempt"
         if tls:
-            return ServerReason.NO_REPLY, "the port accepts, but neither the TLS handshake nor a reply came"
-        return ServerReason.NO_REPLY, "the port accepts, but no reply came"
+            return ServerReason.NO_REPLY, "the port accepts connections, but the TLS handshake did not finish"
+        return ServerReason.NO_REPLY, "the port accepts connections, but sent no reply"
 
 
 def open_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -84,13 +84,13 @@ def connection_error(error: Exception) -> tuple[ServerReason, str]:
     elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):
         found = ServerReason.TLS, _tls_words(error)
     elif isinstance(error, aiohttp.ClientConnectorError):
-        found = _connect_trouble(error.os_error)
+        found = _connect_error(error.os_error)
     elif isinstance(error, aiohttp.ClientHttpProxyError):
         found = ServerReason.UPSTREAM_DOWN, f"the proxy refused with HTTP {error.status}"
     elif isinstance(error, aiohttp.ClientResponseError):
-        found = ServerReason.MALFORMED, f"no valid HTTP: {one_line(error.message, 120)}"
+        found = ServerReason.MALFORMED, f"not valid HTTP: {one_line(error.message, 120)}"
     elif isinstance(error, aiohttp.InvalidURL):
-        found = ServerReason.NOT_FOUND, "the address is no valid URL"
+        found = ServerReason.NOT_FOUND, "the address is not a valid URL"
     elif isinstance(error, aiohttp.ServerDisconnectedError):
         found = ServerReason.RESET, "the connection was closed before any reply"
     else:
@@ -98,7 +98,7 @@ def connection_error(error: Exception) -> tuple[ServerReason, str]:
     return found
 
 
-def _connect_trouble(error: OSError) -> tuple[ServerReason, str]:
+def _connect_error(error: OSError) -> tuple[ServerReason, str]:
     if isinstance(error, ConnectionRefusedError):
         return ServerReason.REFUSED, "nothing listens on the port"
     if isinstance(error, (ConnectionResetError, BrokenPipeError)):

@@ -50,7 +50,7 @@ def endpoint_of(server: ServerSettings) -> Endpoint:
     try:
         base = URL(server.base_url)
     except ValueError as error:
-        raise WatchdogError(f"server {server.name}: base_url is no valid address: {error}") from None
+        raise WatchdogError(f"server {server.name}: base_url is not a valid URL: {error}") from None
     if base.scheme not in ("http", "https") or not base.host:
         raise WatchdogError(f"server {server.name}: base_url must start with http:// or https:// and name a host")
     headers = CIMultiDict({"Accept-Encoding": "identity", "Accept": "*/*"})

@@ -10,7 +10,7 @@ from yarl import URL
 from watchdog.chat.client import ChatClient, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.engines.metrics import EngineSample, read_metrics
-from watchdog.engines.table import LOOK_PATHS, METRICS_PATHS, loaded_models, served_models
+from watchdog.engines.table import LOADED_PATHS, METRICS_PATHS, loaded_models, served_models
 from watchdog.model import Json
 from watchdog.untrusted_json import loads_untrusted
 
@@ -27,7 +27,7 @@ class Scrape:
     absent: bool = False
 
 
-class MetricsLook:
+class MetricsReader:
     """Finds and reads the metrics of one server.
 
     Without a configured address the usual paths are tried once; what was found is remembered, and that there is
@@ -40,7 +40,7 @@ class MetricsLook:
         self._endpoint = endpoint
         self._configured = URL(metrics_url) if metrics_url else None
 
-    def worth_it(self, absent_since: float | None, now: float) -> bool:
+    def is_due(self, absent_since: float | None, now: float) -> bool:
         """Whether to look at all: not within an hour of having found nothing."""
         if self._configured is not None or absent_since is None:
             return True
@@ -84,7 +84,7 @@ async def models_served(client: ChatClient, endpoint: Endpoint, timeout_s: float
 
 async def models_loaded(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:
     """The models an on-demand server holds in memory; None if it has no place to say so, or does not answer."""
-    for path in LOOK_PATHS:
+    for path in LOADED_PATHS:
         fetched = await client.fetch(endpoint, endpoint.root(path), timeout_s)
         if fetched.status is None:
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from watchdog.chat import ChatClient
 from watchdog.chat.endpoint import endpoint_of
 from watchdog.checks import reader_client as requests
-from watchdog.checks.engine_probe import MetricsLook, models_loaded, models_served
+from watchdog.checks.engine_probe import MetricsReader, models_loaded, models_served
 from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.clock import Clock
@@ -59,7 +59,7 @@ async def offer_of(server: ServerSettings, chat: ChatClient) -> Offer:
         return Offer(None, first.trouble, None, None, None)
     models = await models_served(chat, endpoint, LOOK_S)
     loaded = await models_loaded(chat, endpoint, LOOK_S)
-    scrape = await MetricsLook(chat, endpoint, server.metrics_url).scrape(None, LOOK_S)
+    scrape = await MetricsReader(chat, endpoint, server.metrics_url).scrape(None, LOOK_S)
     return Offer(first.status, "", models, loaded, scrape.sample.engine if scrape.sample is not None else None)
 
 
@@ -172,7 +172,7 @@ async def _lines(session: Session, host: HostSettings, hello: Hello) -> tuple[in
         return 0, "journal", requests.no_permission_error(host.user)
     try:
         if hello.journalctl and hello.boots:
-            page = requests.Records(SAMPLE_LINES)
+            page = requests.RecordCollector(SAMPLE_LINES)
             await requests.ask(session, f"read1 journal {hello.boot} - {SAMPLE_LINES}", page.take)
             if page.records:
                 return len(page.records), "journal", None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from watchdog.chat import ChatClient
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
-from watchdog.checks.engine_probe import MetricsLook, Scrape, models_loaded, models_served
+from watchdog.checks.engine_probe import MetricsReader, Scrape, models_loaded, models_served
 from watchdog.checks.generation_report import (
     ProbeOutcome,
     generation_observation,
@@ -19,7 +19,7 @@ from watchdog.checks.generation_report import (
 from watchdog.clock import Clock
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
-from watchdog.engines.metrics import as_json
+from watchdog.engines.metrics import to_json
 from watchdog.engines.movement import Change, Movement, compare
 from watchdog.engines.table import same_model
 from watchdog.kinds import GENERATION
@@ -50,7 +50,7 @@ class GenerationMemory:
     strikes: int = 0
 
     @classmethod
-    def read(cls, value: Json) -> GenerationMemory:
+    def from_json(cls, value: Json) -> GenerationMemory:
         """Memory from its JSON form; what is missing or of a wrong type starts at its default."""
         memory = cls()
         if not isinstance(value, dict):
@@ -91,7 +91,7 @@ class GenerationMemory:
             self.proved_alive = self.strikes < needed
         return self.still_windows, self.proved_alive
 
-    def write(self) -> Json:
+    def to_json(self) -> Json:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -135,7 +135,7 @@ class GenerationCheck:
         self._server = server
         self._client = client
         self._endpoint = endpoint_of(server)
-        self._metrics = MetricsLook(client, self._endpoint, server.metrics_url)
+        self._metrics = MetricsReader(client, self._endpoint, server.metrics_url)
         self._in_flight = asyncio.Lock()
 
     @property
@@ -166,7 +166,7 @@ class GenerationCheck:
         loop = asyncio.get_running_loop()
         started = loop.time()
         settings = self._server.probe
-        this = _Round(started, started + settings.timeout_s, now, GenerationMemory.read(memory))
+        this = _Round(started, started + settings.timeout_s, now, GenerationMemory.from_json(memory))
         judgement = await self._asleep(this) if self._server.on_demand else None
         if judgement is not None:
             return self._outcome(this, judgement, Change(movement=Movement.UNKNOWN))
@@ -255,7 +255,7 @@ class GenerationCheck:
     # Busy or hung
 
     def _start_looking(self, this: _Round) -> asyncio.Task[None] | None:
-        if not self._metrics.worth_it(this.memory.metrics_absent_since, this.now):
+        if not self._metrics.is_due(this.memory.metrics_absent_since, this.now):
             return None
         return asyncio.create_task(self._look_twice(this))
 
@@ -332,9 +332,9 @@ class GenerationCheck:
         )
         if judgement.reason in PASSING:
             memory.stuck_rounds = outcome.stuck_rounds_now
-            memory.after = as_json(after) if after is not None and (after.running or 0) > 0 else None
+            memory.after = to_json(after) if after is not None and (after.running or 0) > 0 else None
         still, lowered = memory.count_failure(outcome, self._server.probe.failures)
-        return replace(outcome, still_windows=still, lowered=lowered, memory=memory.write())
+        return replace(outcome, still_windows=still, lowered=lowered, memory=memory.to_json())
 
     def _trouble(self, this: _Round) -> str:
         for scrape in (this.after, this.before):

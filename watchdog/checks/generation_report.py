@@ -15,7 +15,7 @@ from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason,
 # What a generation verdict says to a person: what happened, and what to look at next.
 
 
-def saying_of(judgement: Judgement, timeout_s: float) -> str:
+def outcome_words(judgement: Judgement, timeout_s: float) -> str:
     """One sentence for what one exchange came to."""
     if judgement.reason is ServerReason.OK:
         first = "" if judgement.ttft_s is None else f", the first after {judgement.ttft_s:.2f} s"
@@ -27,7 +27,7 @@ def saying_of(judgement: Judgement, timeout_s: float) -> str:
     said = f"; it said: {judgement.said}" if judgement.said else ""
     if judgement.reason is ServerReason.NO_TOKEN:
         ended = f"within {timeout_s:g} s" if judgement.alive is None else "before it was closed"
-        return f"the reply opened, but not one token came {ended}{said}"
+        return f"the reply started, but no token came {ended}{said}"
     return judgement.reason.row.words + said
 
 
@@ -42,7 +42,7 @@ def movement_words(change: Change, after: EngineSample | None, window_s: float) 
         case Movement.LOST if change.moved:
             words = f"our request did not reach the engine, which works for others: {_FRONT_END}"
         case Movement.LOST:
-            words = f"our request waits, but the engine counts no request: {_FRONT_END}"
+            words = f"our request is waiting, but the engine counts no request: {_FRONT_END}"
         case Movement.RESET:
             words = f"the engine restarted during the probe; {queue}"
         case Movement.PARTIAL:
@@ -64,7 +64,7 @@ _FRONT_END = "what stands in front of it holds or has lost it"
 
 def _queue(sample: EngineSample | None) -> str:
     if sample is None or (sample.running is None and sample.waiting is None):
-        return "no queue figures"
+        return "queue length unknown"
     running = "?" if sample.running is None else f"{sample.running:g}"
     waiting = "?" if sample.waiting is None else f"{sample.waiting:g}"
     return f"{running} running, {waiting} waiting"
@@ -162,7 +162,7 @@ class ProbeOutcome:
 
     def summary(self, timeout_s: float) -> str:
         """One sentence for a person."""
-        saying = saying_of(self.judgement, timeout_s)
+        saying = outcome_words(self.judgement, timeout_s)
         if self._contradicted:
             words = movement_words(self.change, self.after, self.window_s)
             return f"the server refuses ({self.judgement.detail}), but its engine is {words}"
@@ -255,7 +255,7 @@ def _counters(outcome: ProbeOutcome) -> str:
         return ""
     words = movement_words(outcome.change, outcome.after, outcome.window_s)
     engine = outcome.sample.engine if outcome.sample is not None else "metrics"
-    return f"; {engine}: {words or outcome.trouble or 'the counters say nothing'}"
+    return f"; {engine}: {words or outcome.trouble or 'the counters show nothing'}"
 
 
 def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:
@@ -296,7 +296,7 @@ def quality_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observ
         return None
     reason = QualityReason.GARBAGE if outcome.reason is ServerReason.GARBAGE else QualityReason.OK
     failed = reason is QualityReason.GARBAGE
-    summary = saying_of(outcome.judgement, server.probe.timeout_s) if failed else "the text is no nonsense"
+    summary = outcome_words(outcome.judgement, server.probe.timeout_s) if failed else "the text is no nonsense"
     return Observation(
         key=QUALITY.key(server.name),
         verdict=reason.row.verdict,

@@ -82,7 +82,7 @@ async def read_pages(
     else:
         for boot in boots:
             log.reading.give_up(boot)
-    if log.reading.endings:
+    if log.reading.boot_ends:
         crash: tuple[str, ...] = ()
         with suppress(HostError):  # a second witness; its absence hides no line
             crash = await requests.crash_records(session)
@@ -107,7 +107,7 @@ class _Pages:
         more = True
         while more:
             asked = self.log.reading.cursor(boot)
-            page = requests.Records()
+            page = requests.RecordCollector()
             request = f"read1 journal {boot} {asked} {requests.PAGE_LINES}"
             try:
                 answer = await requests.ask(self.session, request, page.take)
@@ -124,7 +124,7 @@ class _Pages:
             if more:
                 self._go_on()
 
-    def _take(self, boot: str, asked: str, page: requests.Records, *, more: bool) -> bool:
+    def _take(self, boot: str, asked: str, page: requests.RecordCollector, *, more: bool) -> bool:
         taken = self.log.reading.page(boot, asked, page.records, more=more)
         current, stream = boot == self.log.reading.current, self.log.stream
         if current and stream.open and 0 <= taken.first_us < stream.last_us:

@@ -15,7 +15,7 @@ import structlog
 
 from watchdog.checks.journal_proof import JournalProof
 from watchdog.config import HostSettings
-from watchdog.journal.boot import Ending, Loss, Page
+from watchdog.journal.boot import BootEnd, Loss, Page
 from watchdog.journal.reading import Reading
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
@@ -118,7 +118,7 @@ def lost_lines(host: HostSettings, loss: Loss, now: float) -> Observation:
     )
 
 
-def reboot(host: HostSettings, ending: Ending, crash: Sequence[str], now: float) -> Observation:
+def reboot(host: HostSettings, ending: BootEnd, crash: Sequence[str], now: float) -> Observation:
     """The occurrence `host.rebooted`: that it restarted, and how the boot before ended."""
     kept = any(line.startswith("file=") for line in crash)
     if ending.clean:
@@ -305,7 +305,7 @@ class HostLog:
 
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so."""
-        told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.endings)
+        told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.boot_ends)
         self._pending = merge_occurrences((*self._pending, *told))
         self.reading.forget_ended()
 

@@ -16,7 +16,7 @@ from watchdog.ssh import ANSWER_LIMIT_BYTES, Answer, HostError, ReaderError, Ses
 from watchdog.vitals import Vitals, read_vitals
 
 PAGE_LINES = 4000
-"""Records a page: small enough to hold, large enough that a page costs little more than its lines."""
+"""RecordCollector a page: small enough to hold, large enough that a page costs little more than its lines."""
 SHORT_ANSWER_BYTES = 1 << 20
 """What is no log is short: 400 boots or 400 lines of a crash at most."""
 
@@ -158,7 +158,7 @@ async def ask_hello(session: Session) -> Hello:
     """Who we are on the host and which boots it shows."""
     lines: list[bytes] = []
     asked = await ask(session, "read1 hello", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
-    greeting = frames.hello(asked.transcript.header or {}, lines)
+    greeting = frames.parse_hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
         raise ReaderError(
             HostReason.CORRUPT, "the reader's greeting could not be parsed", "Install this version's reader."
@@ -170,7 +170,7 @@ async def ask_hello(session: Session) -> Hello:
     return greeting
 
 
-class Records:
+class RecordCollector:
     """Collects the records of one page as its lines come in; `most` is how many lines were asked for."""
 
     def __init__(self, most: int = PAGE_LINES) -> None:

@@ -29,7 +29,7 @@ PROBLEMS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ServiceResult:
     """How the service ended, in systemd's words; all empty if unknown."""
 
     result: str
@@ -37,7 +37,7 @@ class Ending:
     status: str
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> Ending:
+    def from_environ(cls, environ: Mapping[str, str]) -> ServiceResult:
         """From `$SERVICE_RESULT` (ExecStopPost=) or `$MONITOR_SERVICE_RESULT` (OnFailure=, systemd 251 and newer)."""
         for prefix in ("", "MONITOR_"):
             if result := environ.get(f"{prefix}SERVICE_RESULT"):
@@ -74,7 +74,7 @@ def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: 
     from watchdog.clock import SystemClock
     from watchdog.systemd import FailedStarts
 
-    starts, ending, now = FailedStarts.of_this_service(), Ending.read(os.environ), SystemClock().wall()
+    starts, ending, now = FailedStarts.of_this_service(), ServiceResult.from_environ(os.environ), SystemClock().wall()
     try:
         if only_count:
             # A requested stop is no failure, and OnFailure= reports a refused configuration.

@@ -87,7 +87,7 @@ def _web_url(name: str, url: str) -> SplitResult:
     from watchdog.loading.servers import web_url_parts
 
     if not url.isprintable():  # urlsplit would take line breaks out without a word
-        raise click.UsageError(f"{name} holds a line break or another character that cannot be seen")
+        raise click.UsageError(f"{name} contains a line break or another invisible character")
     parts, problem, hint = web_url_parts(url)
     if parts is None or problem:
         raise click.UsageError(f"{name} {problem}" + (f": {hint}" if hint else ""))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from watchdog.kernlog.rules import RuleSet
 
 BLOCK_BYTES = 1 << 17
-MAX_NOTHING_BYTES = 64 << 20
+MAX_NUL_BYTES = 64 << 20
 """A stream that begins with more NUL bytes than this, as /dev/zero does, never becomes a log."""
 MAX_KINDS_SHOWN = 30
 MAX_MESSAGE_SHOWN = 160
@@ -48,20 +48,20 @@ PACKED = {
 )
 @click.argument("file", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of text.")
-@click.option("--all", "every_line", is_flag=True, help="Print every line, also those no rule speaks of.")
+@click.option("--all", "every_line", is_flag=True, help="Print every line, also those that no rule matches.")
 @click.option(
     "--rules",
     "rule_files",
     multiple=True,
     metavar="F",
-    help="A rule file of your own to try, before the packaged ones.",
+    help="A rule file of your own, tried before the packaged rules.",
 )
 def command(file: str | None, as_json: bool, every_line: bool, rule_files: tuple[str, ...]) -> int:
     """Classify the kernel log in FILE, or on standard input for `-`.
 
     Reads dmesg in any of its forms, journalctl (short, ISO, JSON), syslog files, /dev/kmsg records and bare messages,
     mixed as they come. Prints each line that precedes or reports trouble: page means wake someone, warn means look at
-    it in daytime. Lines of programs are passed over: only the kernel's own words count.
+    it during the day. Lines written by programs are ignored: only the kernel's own lines count.
     """
     from watchdog.config import RulesSettings
     from watchdog.rulebook import load_rules
@@ -124,10 +124,10 @@ def _run(stream: BinaryIO, file: str, rules: RuleSet, *, as_json: bool, every_li
         for scanned in _scanned(scan, stream, head):
             tally.add(scanned)
             sys.stdout.write(_json_line(scanned) if as_json else _text_line(scanned))
-    except _EndlessNothingError:
+    except _OnlyNulBytesError:
         name = "the input" if file == "-" else file
         return _unreadable(
-            f"{name} began with {MAX_NOTHING_BYTES >> 20} MiB of NUL bytes: that is no log; if one follows, save it to "
+            f"{name} began with {MAX_NUL_BYTES >> 20} MiB of NUL bytes: that is not a log; if one follows, save it to "
             "a file and scan that"
         )
     if not tally.counts["page"] + tally.counts["warn"] and (problem := _no_kernel_log(scan, head, file)):
@@ -141,14 +141,14 @@ def _run(stream: BinaryIO, file: str, rules: RuleSet, *, as_json: bool, every_li
 
 def _scanned(scan: LogScan, stream: BinaryIO, head: bytes) -> Iterator[ScannedLine]:
     """All findings, with the progress shown where a person watches and the size is known."""
-    progress = _Progress(_size(stream) if sys.stderr.isatty() else 0)
+    progress = _ProgressBar(_size(stream) if sys.stderr.isatty() else 0)
     block = head
-    nothing = None if _is_file(stream) else 0
+    nul_bytes = None if _is_file(stream) else 0
     while block:
-        if nothing is not None:
-            nothing = None if block.strip(b"\0") else nothing + len(block)
-            if nothing is not None and nothing > MAX_NOTHING_BYTES:
-                raise _EndlessNothingError
+        if nul_bytes is not None:
+            nul_bytes = None if block.strip(b"\0") else nul_bytes + len(block)
+            if nul_bytes is not None and nul_bytes > MAX_NUL_BYTES:
+                raise _OnlyNulBytesError
         for scanned in scan.feed(block):
             progress.clear()
             yield scanned
@@ -158,7 +158,7 @@ def _scanned(scan: LogScan, stream: BinaryIO, head: bytes) -> Iterator[ScannedLi
     yield from scan.finish()
 
 
-class _Progress:
+class _ProgressBar:
     """How far a long scan is, on a terminal's last line; nothing where the size is not known."""
 
     WIDTH = 30
@@ -186,7 +186,7 @@ class _Progress:
             sys.stderr.flush()
 
 
-class _EndlessNothingError(Exception):
+class _OnlyNulBytesError(Exception):
     """A device or a stream gives NUL bytes and nothing else."""
 
 
@@ -213,7 +213,7 @@ def _not_text(head: bytes, file: str) -> str | None:
     name = "this input" if file == "-" else file
     for magic, (what, tool) in PACKED.items():
         if head.startswith(magic):
-            return f"{name} is packed ({what}). Unpack it first: {tool} FILE | inference-watchdog scan -"
+            return f"{name} is compressed ({what}). Decompress it first: {tool} FILE | inference-watchdog scan -"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"{name} is UTF-16 text. Convert it first: iconv -f UTF-16 -t UTF-8 FILE | inference-watchdog scan -"
     return None
@@ -223,17 +223,17 @@ def _no_kernel_log(scan: LogScan, head: bytes, file: str) -> str | None:
     """Why nothing found does not mean nothing there; None if lines were read that may be the kernel's."""
     name = "the input" if file == "-" else file
     if not scan.lines or not head.strip():
-        return f"{name} is empty: that is no clean kernel log, it is none at all"
+        return f"{name} is empty: that is not a clean kernel log, it is no log at all"
     if not scan.kernel_seen and not scan.unmarked_seen:
         return (
             f"{name} holds no kernel line in its {scan.lines} lines; for a journal use journalctl -k, not journalctl -u"
         )
-    if not scan.kernel_seen and _junk(head):
+    if not scan.kernel_seen and _is_binary(head):
         return f"{name} does not look like text, so nothing can be said about it"
     return None
 
 
-def _junk(head: bytes) -> bool:
+def _is_binary(head: bytes) -> bool:
     sample = head[:65536]
     odd = sum(sample.count(byte) for byte in range(32) if byte not in (9, 10, 13, 27))
     return odd * 20 > len(sample)

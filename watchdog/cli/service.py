@@ -23,8 +23,6 @@ import click
 from watchdog.cli import EXIT_OK, EXIT_USAGE
 from watchdog.cli.options import config_option
 
-# The unit files and the plist for one installation, made from the ones under `units/`. Writes nothing.
-
 MARK = "Written by `inference-watchdog service install`"
 """Is in every file we write; a file without it is somebody else's and is left alone."""
 LABEL = "org.inference-watchdog.daemon"
@@ -38,8 +36,8 @@ HIDDEN_FROM_SERVICES = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # no
 """What the system unit may not see (ProtectHome=, PrivateTmp=)."""
 
 
-class Kind(StrEnum):
-    """Who runs the daemon."""
+class ServiceKind(StrEnum):
+    """The service manager that runs the daemon: systemd for the system or for one user, or launchd."""
 
     SYSTEM = "system"
     USER = "user"
@@ -78,18 +76,18 @@ def source(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def systemd_files(kind: Kind, command: Path, config: Path | None, folder: Path) -> tuple[UnitFile, ...]:
-    """The unit and the unit that tells of its failure, for `command` and `config`, to be written into `folder`.
+def systemd_files(kind: ServiceKind, command: Path, config: Path | None, folder: Path) -> tuple[UnitFile, ...]:
+    """The unit and the unit that reports its failure, for `command` and `config`, to be written into `folder`.
 
     Raises UnfitError for a path that systemd cannot run.
     """
     if set(str(command)) & set("\"'\\"):
         raise UnfitError(f"systemd allows no quotes or backslashes in the path of a program: {command}")
-    under = "user/" if kind is Kind.USER else ""
+    under = "user/" if kind is ServiceKind.USER else ""
     files = []
     for name in (UNIT, FAILED_UNIT):
         text = source(under + name).replace(PACKAGED_COMMAND, unit_word(str(command), is_program=True))
-        if kind is Kind.USER and config is not None:
+        if kind is ServiceKind.USER and config is not None:
             text = re.sub(r"^(Exec\w+=.*? (?:run|notify-failure))", _with_config(config), text, flags=re.MULTILINE)
         elif config is not None:
             text = text.replace(f"--config {SYSTEM_CONFIG}", f"--config {unit_word(str(config))}")
@@ -149,23 +147,23 @@ def command() -> None:
 def kind_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--system`, `--user` and `--launchd`, as the argument `kind`; None if none is given."""
     helps = {
-        Kind.SYSTEM: "A system service of systemd, under an account of its own. Default for root on Linux.",
-        Kind.USER: "A service of your own systemd. Default for others on Linux.",
-        Kind.LAUNCHD: "A LaunchDaemon of macOS, under your account (agents lose the local network). Default there.",
+        ServiceKind.SYSTEM: "A systemd system service under its own account. Default for root on Linux.",
+        ServiceKind.USER: "A systemd user service of yours. Default for others on Linux.",
+        ServiceKind.LAUNCHD: "A macOS LaunchDaemon under your account (agents lose the local network). Default there.",
     }
-    for kind in reversed(Kind):
+    for kind in reversed(ServiceKind):
         function = click.option(f"--{kind.value}", "kind", flag_value=kind.value, help=helps[kind])(function)
     return function
 
 
-def _chosen(kind: str | None) -> Kind:
-    return Kind(kind) if kind else _default_kind()
+def _chosen(kind: str | None) -> ServiceKind:
+    return ServiceKind(kind) if kind else _default_kind()
 
 
-def _default_kind() -> Kind:
+def _default_kind() -> ServiceKind:
     if sys.platform == "darwin":
-        return Kind.LAUNCHD
-    return Kind.SYSTEM if os.geteuid() == 0 else Kind.USER
+        return ServiceKind.LAUNCHD
+    return ServiceKind.SYSTEM if os.geteuid() == 0 else ServiceKind.USER
 
 
 @command.command()
@@ -187,15 +185,15 @@ def install(kind: str | None, config_file: str | None, only_print: bool) -> int:
         files, config = _files(which, program, config_file)
         if only_print:
             for file in files:
-                click.echo(f"# {file.path}", err=which is Kind.LAUNCHD)
+                click.echo(f"# {file.path}", err=which is ServiceKind.LAUNCHD)
                 click.echo(file.text)
             return EXIT_OK
-        if which is Kind.SYSTEM:
+        if which is ServiceKind.SYSTEM:
             check_reachable(program)
         _check_writable(which, files)
         if not _is_valid(which, config):
             return EXIT_USAGE
-        if which is Kind.LAUNCHD:
+        if which is ServiceKind.LAUNCHD:
             _load_daemon(files[0], config)
         else:
             _enable_unit(which, () if is_packaged(program) and str(config) == SYSTEM_CONFIG else files)
@@ -215,14 +213,14 @@ def remove(kind: str | None) -> int:
     if strange or not there:
         what = f"{strange[0]} was not written by `service install`" if strange else f"there is no {paths[0]}"
         raise click.UsageError(f"{what}; nothing was removed")
-    if which is Kind.LAUNCHD:
+    if which is ServiceKind.LAUNCHD:
         _run("launchctl", "bootout", f"system/{LABEL}", must=False)
     else:
         _run(*_systemctl(which), "disable", "--now", UNIT, must=False)
     for path in there:
         path.unlink()
         click.echo(f"removed {path}")
-    if which is not Kind.LAUNCHD:
+    if which is not ServiceKind.LAUNCHD:
         _run(*_systemctl(which), "daemon-reload")
     return EXIT_OK
 
@@ -244,54 +242,55 @@ def _config_home() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
-def _folder(kind: Kind) -> Path:
-    if kind is Kind.USER:
+def _folder(kind: ServiceKind) -> Path:
+    if kind is ServiceKind.USER:
         return _config_home() / "systemd" / "user"
-    return LAUNCHD_FOLDER if kind is Kind.LAUNCHD else SYSTEMD_FOLDER
+    return LAUNCHD_FOLDER if kind is ServiceKind.LAUNCHD else SYSTEMD_FOLDER
 
 
-def _names(kind: Kind) -> tuple[str, ...]:
-    return (f"{LABEL}.plist",) if kind is Kind.LAUNCHD else (UNIT, FAILED_UNIT)
+def _names(kind: ServiceKind) -> tuple[str, ...]:
+    return (f"{LABEL}.plist",) if kind is ServiceKind.LAUNCHD else (UNIT, FAILED_UNIT)
 
 
-def _config(kind: Kind, config_file: str | None) -> Path:
+def _config(kind: ServiceKind, config_file: str | None) -> Path:
     """The configuration the service is to use, absolute."""
-    if kind is Kind.SYSTEM:
+    if kind is ServiceKind.SYSTEM:
         return Path(config_file or SYSTEM_CONFIG).absolute()
     from watchdog.loading import locate
 
     return locate(config_file).absolute()
 
 
-def _files(kind: Kind, program: Path, config_file: str | None) -> tuple[tuple[UnitFile, ...], Path]:
+def _files(kind: ServiceKind, program: Path, config_file: str | None) -> tuple[tuple[UnitFile, ...], Path]:
     config = _config(kind, config_file)
-    if kind is Kind.LAUNCHD:
+    if kind is ServiceKind.LAUNCHD:
         return (launchd_file(program, config, _account(), _folder(kind)),), config
     return systemd_files(kind, program, config, _folder(kind)), config
 
 
 def _account() -> str:
     """Who called sudo, else who we are."""
-    import pwd
-
     return os.environ.get("SUDO_USER") or pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _check_writable(kind: Kind, files: Sequence[UnitFile]) -> None:
-    if kind is not Kind.USER and os.geteuid() != 0:
+def _check_writable(kind: ServiceKind, files: Sequence[UnitFile]) -> None:
+    if kind is not ServiceKind.USER and os.geteuid() != 0:
         raise UnfitError(f"only root may write to {_folder(kind)}: use sudo")
     for file in files:
         if file.path.exists() and MARK not in file.path.read_text(encoding="utf-8", errors="replace"):
             raise UnfitError(f"{file.path} exists and was not written by this command; move it away first")
 
 
-def _is_valid(kind: Kind, config: Path) -> bool:
+def _is_valid(kind: ServiceKind, config: Path) -> bool:
     """Whether the service can be started with `config`; prints every problem otherwise."""
     from watchdog.cli.options import service_environment
     from watchdog.errors import ConfigError
     from watchdog.loading import load
 
-    folder = {Kind.SYSTEM: Path(SYSTEM_CONFIG).parent, Kind.USER: _config_home() / "inference-watchdog"}.get(kind)
+    folder = {
+        ServiceKind.SYSTEM: Path(SYSTEM_CONFIG).parent,
+        ServiceKind.USER: _config_home() / "inference-watchdog",
+    }.get(kind)
     with service_environment(folder or config.parent) as environ:
         try:
             load(config, environ=environ)
@@ -303,8 +302,8 @@ def _is_valid(kind: Kind, config: Path) -> bool:
     return True
 
 
-def _enable_unit(kind: Kind, files: Sequence[UnitFile]) -> None:
-    if kind is Kind.SYSTEM:
+def _enable_unit(kind: ServiceKind, files: Sequence[UnitFile]) -> None:
+    if kind is ServiceKind.SYSTEM:
         (Path(SYSTEM_CONFIG).parent / "credentials").mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in files:
         _write(file)
@@ -312,13 +311,11 @@ def _enable_unit(kind: Kind, files: Sequence[UnitFile]) -> None:
     _run(*_systemctl(kind), "enable", UNIT)
     _run(*_systemctl(kind), "restart", UNIT)
     click.echo("Started. Test the receivers with `inference-watchdog test-alert`.")
-    if kind is Kind.USER:
+    if kind is ServiceKind.USER:
         click.echo("It stops when you log out, unless you run: sudo loginctl enable-linger $USER")
 
 
 def _load_daemon(file: UnitFile, config: Path) -> None:
-    import plistlib
-
     plist = plistlib.loads(file.text.encode())
     account, arguments = plist["UserName"], plist["ProgramArguments"]
     state = Path(arguments[arguments.index("--state-dir") + 1])
@@ -339,8 +336,8 @@ def _write(file: UnitFile) -> None:
     click.echo(f"wrote {file.path}")
 
 
-def _systemctl(kind: Kind) -> tuple[str, ...]:
-    return ("systemctl", "--user") if kind is Kind.USER else ("systemctl",)
+def _systemctl(kind: ServiceKind) -> tuple[str, ...]:
+    return ("systemctl", "--user") if kind is ServiceKind.USER else ("systemctl",)
 
 
 def _run(*words: str, must: bool = True) -> None:

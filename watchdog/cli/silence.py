@@ -55,7 +55,7 @@ NEAR = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownValues:
     """The values of one label. `closed`: there are no others; else others may still turn up.
 
     `roots` are beginnings under which any value may turn up.
@@ -72,7 +72,7 @@ class Known:
 
         return any(matches_value(wanted, value) for value in self.values)
 
-    def doubt(self, wanted: str) -> str | None:
+    def warning_about(self, wanted: str) -> str | None:
         """A warning about a value that nothing has had so far; None for a known one.
 
         Raises click.UsageError for one that can never match, or is a typo.
@@ -84,33 +84,33 @@ class Known:
         if near:
             raise click.UsageError(f"no {self.label} called {wanted} is known; did you mean {near[0]}?")
         if not open_to:
-            there = ", ".join(self.values) or "none"
-            raise click.UsageError(f"no {self.label} called {wanted} is watched; known: {there}")
+            known = ", ".join(self.values) or "none"
+            raise click.UsageError(f"no {self.label} called {wanted} is watched; known: {known}")
         return f"nothing with {self.label}={wanted} has been seen so far: check for a typo"
 
 
-def doubts(reader: Reader, matcher: Mapping[str, str]) -> tuple[str, ...]:
+def warnings_about(reader: Reader, matcher: Mapping[str, str]) -> tuple[str, ...]:
     """Warnings about values in `matcher` that nothing has had so far; raises click.UsageError for typos."""
-    found = (known.doubt(matcher[known.label]) for known in _known(reader, matcher) if known.label in matcher)
-    return tuple(doubt for doubt in found if doubt is not None)
+    found = (known.warning_about(matcher[known.label]) for known in _known(reader, matcher) if known.label in matcher)
+    return tuple(warning for warning in found if warning is not None)
 
 
-def _known(reader: Reader, asked: Iterable[str]) -> Iterable[Known]:
+def _known(reader: Reader, asked: Iterable[str]) -> Iterable[KnownValues]:
     from watchdog.model import Severity
     from watchdog.store import PLAN
 
-    yield Known("severity", tuple(severity.value for severity in reversed(Severity)), closed=True)
-    yield Known("check", CHECKS, closed=True)
+    yield KnownValues("severity", tuple(severity.value for severity in reversed(Severity)), closed=True)
+    yield KnownValues("check", CHECKS, closed=True)
     checks = tuple(reader.memory(PLAN) or {})
     if checks:
         for label, beginnings in NAMED_BY.items():
             names = {key.partition("/")[2] for key in checks if key.startswith(beginnings)}
-            yield Known(label, tuple(sorted(names)), closed=True)
+            yield KnownValues(label, tuple(sorted(names)), closed=True)
     if not {"kind", "device", "receiver", "key"}.isdisjoint(asked):
-        yield from _seen(reader, checks)
+        yield from _from_history(reader, checks)
 
 
-def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
+def _from_history(reader: Reader, checks: tuple[str, ...]) -> Iterable[KnownValues]:
     """What is known from the past: slower, so only when it is needed."""
     from watchdog.kernlog.grouping import HISTORY, MISSED, SUPPRESSED
     from watchdog.rulebook import packaged_rules
@@ -122,13 +122,13 @@ def _seen(reader: Reader, checks: tuple[str, ...]) -> Iterable[Known]:
         for label, values in labels.items():
             values.update({incident.labels[label]} if label in incident.labels else ())
     kinds = {rule.kind for rule in packaged_rules()} | {"log.incomplete", "host.rebooted", HISTORY, MISSED, SUPPRESSED}
-    yield Known("kind", tuple(sorted(labels["kind"] | kinds)), closed=False)
-    yield Known("device", tuple(sorted(labels["device"])), closed=False)
+    yield KnownValues("kind", tuple(sorted(labels["kind"] | kinds)), closed=False)
+    yield KnownValues("device", tuple(sorted(labels["device"])), closed=False)
     names = labels["receiver"] | set(reader.receivers())
     names |= {DELIVERY.subject_of(key) for key in tracked if DELIVERY.has(key)}
-    yield Known("receiver", tuple(sorted(names)), closed=False)
+    yield KnownValues("receiver", tuple(sorted(names)), closed=False)
     keys = tuple(sorted(tracked.union(checks)))
-    yield Known("key", keys, closed=bool(checks), roots=(*(f"{key}/" for key in checks), f"{SELF}/"))
+    yield KnownValues("key", keys, closed=bool(checks), roots=(*(f"{key}/" for key in checks), f"{SELF}/"))
 
 
 LONGEST_S = 30 * 86400.0
@@ -165,11 +165,11 @@ def silence(state_dir: str | None, lasts: str, reason: str, as_json: bool, label
     lasts_s = duration_of(lasts)
     directory = kept_state_dir(state_dir)
     with Reader.open(directory) as reader:
-        unsure = doubts(reader, matcher)
-    for doubt in unsure:
-        click.echo(f"note: {doubt}", err=True)
+        unsure = warnings_about(reader, matcher)
+    for warning in unsure:
+        click.echo(f"note: {warning}", err=True)
     with Requests.open(directory) as requests:
-        silence = requests.add_silence(_made(matcher, lasts_s, reason))
+        silence = requests.add_silence(_new_silence(matcher, lasts_s, reason))
     click.echo(json.dumps(to_json(silence)) if as_json else _words(silence))
     return EXIT_OK
 
@@ -208,7 +208,7 @@ def duration_of(text: str) -> float:
     return lasts_s
 
 
-def _made(matcher: Mapping[str, str], lasts_s: float, reason: str) -> Silence:
+def _new_silence(matcher: Mapping[str, str], lasts_s: float, reason: str) -> Silence:
     from watchdog.model import Silence
     from watchdog.policy import incident_id
 

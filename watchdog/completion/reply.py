@@ -24,12 +24,12 @@ BODY_LIMIT_BYTES = 1 << 20
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SNIFF_BYTES = 8
-_MANY_PIECES, _MANY_EVENTS, _MANY_BROKEN = 256, 1024, 8
+_MANY_CHUNKS, _MANY_EVENTS, _MANY_BROKEN = 256, 1024, 8
 """Enough to judge by. A server that ignores max_tokens, or talks nonsense, must not cost us the parsing of it all."""
 
 
 class Reply:
-    """Judges one reply. Feed the body as it arrives, in any pieces; the judgement does not depend on the split.
+    """Judges one reply. Feed the body as it arrives, in any chunks; the judgement does not depend on the split.
 
     Never raises for anything a server may send. Holds at most `BODY_LIMIT_BYTES` of body.
     """
@@ -100,7 +100,7 @@ class Reply:
     def _take(self, at_s: float, name: str, event: Json | Broken | Done) -> None:
         facts = self._facts
         facts.events += 1
-        many = self._accumulator.pieces >= _MANY_PIECES or facts.events >= _MANY_EVENTS or self._broken >= _MANY_BROKEN
+        many = self._accumulator.chunks >= _MANY_CHUNKS or facts.events >= _MANY_EVENTS or self._broken >= _MANY_BROKEN
         if many and self._reader is not None:
             self._reader.skimming = True
         if isinstance(event, Done):

@@ -152,7 +152,7 @@ class ReplyAccumulator:
         self.finish_reason: str | None = None
         self.completion_tokens: int | None = None
         self.model: str | None = None
-        self.pieces = 0
+        self.chunks = 0
         self.first_at_s: float | None = None
         self.last_at_s: float | None = None
 
@@ -193,7 +193,7 @@ class ReplyAccumulator:
         self._reasoning.append(found.reasoning)
         self._refusal.append(found.refusal)
         self.calls_tool |= found.calls_tool
-        self.pieces += 1
+        self.chunks += 1
         self.first_at_s = at_s if self.first_at_s is None else self.first_at_s
         self.last_at_s = at_s
 
@@ -236,11 +236,11 @@ class ReplyAccumulator:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Decode rate over the streamed pieces after the first; None below two pieces."""
-        if self.pieces < 2 or self.first_at_s is None or self.last_at_s is None:
+        """Decode rate over the streamed chunks after the first; None below two chunks."""
+        if self.chunks < 2 or self.first_at_s is None or self.last_at_s is None:
             return None
         elapsed = self.last_at_s - self.first_at_s
-        return (self.pieces - 1) / elapsed if elapsed > 0 else None
+        return (self.chunks - 1) / elapsed if elapsed > 0 else None
 
 
 def _visible(parts: Iterable[str]) -> bool:

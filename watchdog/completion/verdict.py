@@ -65,7 +65,7 @@ def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator, *, i
 def judge_endless(accumulator: ReplyAccumulator) -> Judgement:
     """The judgement of a reply that goes on beyond the limit, however much text it holds."""
     alive = True if accumulator.has_text else None
-    return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail="the reply goes on beyond 1 MiB")
+    return Judgement(reason=ServerReason.MALFORMED, alive=alive, detail="the reply is longer than 1 MiB")
 
 
 def judge_stream(accumulator: ReplyAccumulator, facts: StreamFacts, comments: int, end: End) -> Judgement:
@@ -140,7 +140,7 @@ def _blank(content_type: str, end: End) -> Judgement:
         return Judgement(reason=ServerReason.NO_TOKEN, detail="headers came, the body never did")
     if "event-stream" in content_type:
         return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
-    return Judgement(reason=ServerReason.MALFORMED, alive=False, detail="success, but an empty body")
+    return Judgement(reason=ServerReason.MALFORMED, alive=False, detail="HTTP success with an empty body")
 
 
 def _no_json(body: bytes, end: End) -> Judgement:
@@ -168,7 +168,7 @@ def judge_finished(accumulator: ReplyAccumulator) -> Judgement:
     if finish == "load":
         return Judgement(reason=ServerReason.LOADING, alive=False, detail=detail)
     # The end token is a token, whether or not the server counts it.
-    if finish in _STOP_FINISHES and (tokens or 0) <= 1 and accumulator.pieces <= 1:
+    if finish in _STOP_FINISHES and (tokens or 0) <= 1 and accumulator.chunks <= 1:
         return Judgement(reason=ServerReason.INSTANT_STOP, alive=True, detail=detail)
     nothing = tokens == 0 or (tokens is None and finish is None)
     return Judgement(reason=ServerReason.EMPTY, alive=False if nothing else None, detail=detail)

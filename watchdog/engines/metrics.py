@@ -11,7 +11,7 @@ from watchdog.engines.table import ENGINES, NIM, RANK_LABELS, REPLICA_LABELS, VL
 from watchdog.model import Json
 
 
-class Reading(NamedTuple):
+class MetricLine(NamedTuple):
     """One line of an exposition: a metric name without its prefix, its labels, a finite value."""
 
     name: str
@@ -52,13 +52,13 @@ class EngineSample:
         return None if name is None else sum(counters.get(name, 0.0) for counters in self.live.values())
 
 
-def sample_of(engine: Engine, readings: Iterable[Reading], started_at: float | None = None) -> EngineSample:
-    """Add up `readings` of one engine by its row: sum over replicas, the highest over ranks, the first alternative."""
+def sample_of(engine: Engine, lines: Iterable[MetricLine], started_at: float | None = None) -> EngineSample:
+    """Add up `lines` of one engine by its row: sum over replicas, the highest over ranks, the first alternative."""
     by_name: dict[str, dict[str, dict[tuple[tuple[str, str], ...], float]]] = {}
-    for reading in readings:
-        rest = tuple(sorted((k, v) for k, v in reading.labels.items() if k not in RANK_LABELS))
-        series = by_name.setdefault(reading.name, {}).setdefault(_replica(reading.labels), {})
-        series[rest] = max(series.get(rest, reading.value), reading.value)
+    for line in lines:
+        rest = tuple(sorted((k, v) for k, v in line.labels.items() if k not in RANK_LABELS))
+        series = by_name.setdefault(line.name, {}).setdefault(_replica(line.labels), {})
+        series[rest] = max(series.get(rest, line.value), line.value)
     sums = {name: {r: sum(s.values()) for r, s in replicas.items()} for name, replicas in by_name.items()}
     running_by, waiting_by = _first(sums, engine.running), _first(sums, engine.waiting)
     used = next((by_name[name] for name in engine.kv_usage if name in by_name), {})
@@ -99,7 +99,7 @@ def _live(engine: Engine, sums: Mapping[str, Mapping[str, float]]) -> dict[str, 
     return live
 
 
-def as_json(sample: EngineSample) -> Json:
+def to_json(sample: EngineSample) -> Json:
     """`sample` as a JSON value for a check's memory; `from_json` reads it back."""
     return {
         "engine": sample.engine,
@@ -116,7 +116,7 @@ def as_json(sample: EngineSample) -> Json:
 
 
 def from_json(value: Json) -> EngineSample | None:
-    """The sample that `as_json` wrote; None for anything else, such as memory of an older version."""
+    """The sample that `to_json` wrote; None for anything else, such as memory of an older version."""
     try:
         return EngineSample(
             engine=str(value["engine"]),
@@ -149,7 +149,7 @@ _BY_NAME: dict[str, tuple[Engine, str]] = {
 
 def read_metrics(body: bytes) -> EngineSample | None:
     """The sample in the body of a scrape, or None if it holds no metrics of an engine we know (empty, HTML, JSON…)."""
-    by_engine: dict[str, tuple[Engine, list[Reading]]] = {}
+    by_engine: dict[str, tuple[Engine, list[MetricLine]]] = {}
     started_at: float | None = None
     picked = 0
     for line in body.decode("utf-8", "replace").split("\n"):
@@ -166,11 +166,11 @@ def read_metrics(body: bytes) -> EngineSample | None:
             break
         engine, short = known
         if (series := _series_in(line)) is not None:
-            by_engine.setdefault(engine.name, (engine, []))[1].append(Reading(short, *series))
+            by_engine.setdefault(engine.name, (engine, []))[1].append(MetricLine(short, *series))
     if not by_engine:
         return None
-    engine, readings = max(by_engine.values(), key=lambda found: (found[0] is not NIM, len(found[1])))
-    return sample_of(engine, readings, started_at)
+    engine, lines = max(by_engine.values(), key=lambda found: (found[0] is not NIM, len(found[1])))
+    return sample_of(engine, lines, started_at)
 
 
 def _name_of(line: str) -> str:

@@ -144,7 +144,7 @@ METRICS_PATHS = ("/metrics", "/v1/metrics", "/prometheus/metrics")
 
 LONGEST_NAME = 500
 """Characters in the name of a model; what is longer is none, and would be remembered and sent back."""
-LOOK_PATHS = ("/api/ps", "/running", "/api/v0/models")
+LOADED_PATHS = ("/api/ps", "/running", "/api/v0/models")
 """Where on-demand servers say what is loaded, from the server's root: Ollama, llama-swap, LM Studio."""
 
 
@@ -158,10 +158,10 @@ def served_models(payload: Json) -> tuple[str, ...] | None:
 
 
 def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:
-    """Names of the models in memory according to the reply of one of `LOOK_PATHS`; None if it does not say.
+    """Names of the models in memory according to the reply of one of `LOADED_PATHS`; None if it does not say.
 
     A server that answers every path, or lists its models in OpenAI's form there, says nothing about its memory: only
-    entries with the field that tells of it count (LM Studio's `state`; a name with Ollama and llama-swap).
+    entries with the field that says so count (LM Studio's `state`; a name with Ollama and llama-swap).
     """
     if not isinstance(payload, dict):
         return None
@@ -169,12 +169,12 @@ def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:
     entries = payload.get(key)
     if not isinstance(entries, list):
         return None
-    telling = ("state",) if path == "/api/v0/models" else ("model", "name")
-    told = [entry for entry in entries if isinstance(entry, dict) and any(_is_text(entry.get(one)) for one in telling)]
-    if not told and (entries or path == "/api/v0/models"):
+    fields = ("state",) if path == "/api/v0/models" else ("model", "name")
+    found = [entry for entry in entries if isinstance(entry, dict) and any(_is_text(entry.get(one)) for one in fields)]
+    if not found and (entries or path == "/api/v0/models"):
         return None
     names = []
-    for entry in told:
+    for entry in found:
         if entry.get("state", "loaded") not in ("loaded", "ready"):
             continue
         name = entry.get("model") or entry.get("name") or entry.get("id")

@@ -189,12 +189,12 @@ class BootReading:
         """This reading as JSON; fields at their defaults are left out."""
         blank = BootReading()
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return {name: _copied(value) for name, value in fields.items() if value != getattr(blank, name)}
+        return {name: _copy(value) for name, value in fields.items() if value != getattr(blank, name)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Json]) -> BootReading:
         """The reading that `to_json` wrote. Raises TypeError on fields it does not know."""
-        return cls(**{name: _copied(value) for name, value in stored.items()})
+        return cls(**{name: _copy(value) for name, value in stored.items()})
 
 
 def _split(gap: list[int], stamp_us: int) -> list[list[int]]:
@@ -207,7 +207,7 @@ def _split(gap: list[int], stamp_us: int) -> list[list[int]]:
     return [[start, stamp_us + DISORDER_US, UNTOUCHED], [stamp_us, end, FILLING]]
 
 
-def _copied(value: Json) -> Json:
+def _copy(value: Json) -> Json:
     """A copy that shares nothing with the stored memory, which must stay what was committed."""
     if isinstance(value, dict):
         return dict(value)
@@ -245,7 +245,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class BootEnd:
     """How a boot ended. `clean`: it announced its shutdown. `gone`: its end cannot be read any more."""
 
     boot: str

@@ -118,7 +118,7 @@ def _age_s(text: str) -> float | None:
     return None if match is None else int(match[2]) + 0.5 - int(match[1]) / 1e6
 
 
-def hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
+def parse_hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
     """The greeting in a header and its data lines; None when the header lacks what every reader sends, or lies."""
     texts = [line.decode("ascii", "replace") for line in lines]
     boots = tuple(text[5:] for text in texts if text.startswith("boot="))

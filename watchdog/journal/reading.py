@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from watchdog.journal.boot import LIVE_LIMIT, BootReading, Ending, Loss, Page
+from watchdog.journal.boot import LIVE_LIMIT, BootEnd, BootReading, Loss, Page
 from watchdog.journal.frame import Hello
 from watchdog.journal.records import Record, RecordKind, RingRecord, lost_before, records_between, same_entry
 from watchdog.kernlog.lines import KernelLine, Origin
@@ -57,12 +57,12 @@ class Reading:
         elif hello.boot != self.current:
             if hello.boot[:_ID_LENGTH] in self.known:
                 return ()
-            self._restarted(hello)
+            self._note_restart(hello)
         self._hello, self._now = hello, now
         self.boots[self.current].skew_s = now - hello.now
         return (*(boot for boot in self.ended if not self.boots[boot].finished), self.current)
 
-    def _restarted(self, hello: Hello) -> None:
+    def _note_restart(self, hello: Hello) -> None:
         """Another boot runs now: the one we knew has ended, and so has every boot listed that we never saw."""
         assert self.current is not None  # noqa: S101 - only called after first contact
         unseen = [boot for boot in hello.boots if boot != hello.boot and boot[:_ID_LENGTH] not in self.known]
@@ -112,7 +112,7 @@ class Reading:
             return Loss(boot, None, "the end of this boot is not in the journal any more") if gone else None
         at.note_break()
         if asked != "-":
-            return self._rotated(boot, at, asked, records[0])
+            return self._rotation_loss(boot, at, asked, records[0])
         if self._came_later(boot, at) and records[0].stamp_us > BEGINNING_US:
             return Loss(boot, None, "the journal no longer holds the beginning of this boot")
         return None
@@ -121,7 +121,7 @@ class Reading:
         """Whether nothing is read yet of a boot that began after first contact, so that all of it is owed."""
         return boot != self.contact.get("boot") and at.high_us < 0
 
-    def _rotated(self, boot: str, at: BootReading, asked: str, first: Record) -> Loss:
+    def _rotation_loss(self, boot: str, at: BootReading, asked: str, first: Record) -> Loss:
         at.note_gap(first.stamp_us - 1)
         between = records_between(asked, first.cursor)
         bound = "" if between is None else f", at most {between} records"
@@ -189,16 +189,16 @@ class Reading:
             self.boots[boot].finished = True
 
     @property
-    def endings(self) -> tuple[Ending, ...]:
+    def boot_ends(self) -> tuple[BootEnd, ...]:
         """How each ended boot ended, once all of them are read; they stay until `forget_ended`."""
         if self.current is None or not self.ended or not all(self.boots[boot].finished for boot in self.ended):
             return ()
         following = [*self.ended[1:], self.current]
-        return tuple(self._ending(boot, after) for boot, after in zip(self.ended, following, strict=True))
+        return tuple(self._boot_end(boot, after) for boot, after in zip(self.ended, following, strict=True))
 
-    def _ending(self, boot: str, after: str) -> Ending:
+    def _boot_end(self, boot: str, after: str) -> BootEnd:
         at, then = self.boots[boot], self.boots[after]
-        return Ending(
+        return BootEnd(
             boot=boot,
             next_boot=after,
             clean=at.ended in {"shutdown", "stopped"},
@@ -208,7 +208,7 @@ class Reading:
         )
 
     def forget_ended(self) -> None:
-        """The endings were told: drop what is remembered of those boots."""
+        """The ends were reported: drop what is remembered of those boots."""
         for boot in self.ended:
             self.boots.pop(boot, None)
         self.ended = []
@@ -217,7 +217,7 @@ class Reading:
     def _uptime(self) -> float:
         return self._hello.uptime_s if self._hello is not None else 0.0
 
-    def _placed(self, boot: str, at: BootReading, record: Record) -> float:
+    def _printed_at(self, boot: str, at: BootReading, record: Record) -> float:
         """When the line was printed, by our clock in Unix seconds."""
         if self._hello is None or boot != self.current:
             return record.wall_at + at.skew_s
@@ -238,12 +238,12 @@ class Reading:
         return min(by_wall, by_stamp) > HISTORY_AFTER_S
 
     def _line(self, boot: str, at: BootReading, record: Record) -> KernelLine:
-        placed, from_kernel = self._placed(boot, at, record), record.kind is RecordKind.KERNEL
+        printed_at, from_kernel = self._printed_at(boot, at, record), record.kind is RecordKind.KERNEL
         if from_kernel:
-            at.note_tail(placed, record.message or "")
+            at.note_tail(printed_at, record.message or "")
         return KernelLine(
             message=record.message or "",
-            at=placed,
+            at=printed_at,
             monotonic_s=record.stamp_us / 1e6,
             origin=Origin.KERNEL if from_kernel else Origin.USERSPACE,
             boot=boot,

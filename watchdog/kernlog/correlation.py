@@ -1,4 +1,4 @@
-"""Joining lines that belong together: continuation lines to the record they continue, and devices named nearby."""
+"""Joining kernel lines that belong together: continuation lines, PCIe follow-up lines, and bursts of mild lines."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NEARBY_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Numbered:
     number: int
     finding: Finding
 
 
-class Records:
+class RecordJoiner:
     """Remembers the last findings of one log, so that a detail takes the kind of its record."""
 
     def __init__(self) -> None:
-        self._heads: deque[_Place] = deque(maxlen=32)
-        self._details: deque[_Place] = deque(maxlen=8)
+        self._heads: deque[_Numbered] = deque(maxlen=32)
+        self._details: deque[_Numbered] = deque(maxlen=8)
 
     def join(self, number: int, finding: Finding) -> Finding:
         """`finding`, which stands on line `number`, with kind, severity and device as its surroundings show them.
@@ -37,11 +37,11 @@ class Records:
         right above it (the three lines of "fallen off the bus").
         """
         if finding.detail:
-            self._details.append(_Place(number, finding))
+            self._details.append(_Numbered(number, finding))
             return self._of_record(number, finding)
         if finding.device is None:
             finding = replace(finding, device=self._announced(number, finding))
-        self._heads.append(_Place(number, finding))
+        self._heads.append(_Numbered(number, finding))
         return finding
 
     def _of_record(self, number: int, detail: Finding) -> Finding:
@@ -64,13 +64,11 @@ class Records:
         return None
 
 
-# What follows a PCIe error record about the same device within seconds belongs to it: one trouble is one alert.
-
-RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})
-FOLLOW_UPS = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
-WITHIN_S = 10.0
+PCIE_RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})
+PCIE_FOLLOW_UPS = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
+FOLLOW_UP_S = 10.0
 """Recovery of a device waits up to some seconds for its link."""
-KEPT = 32
+MAX_RECORDS = 32
 _WORDS = {
     "pcie.cmplt_to": "completion timeout",
     "pcie.aer.recovery.failed": "recovery failed",
@@ -82,11 +80,11 @@ class PcieFollowUps:
     """The newest record of each device, kept between batches of lines as JSON: `{device: [kind, at, summary]}`."""
 
     def __init__(self, stored: Json = None) -> None:
-        """Go on from what `remembered` gave before; anything unreadable counts as nothing."""
+        """Go on from what `to_json` returned before; anything unreadable counts as nothing."""
         self._records: dict[str, tuple[str, float, str]] = {}
         for device, row in stored.items() if isinstance(stored, Mapping) else ():
             match row:
-                case [str(kind), float(at), summary] if kind in RECORDS:
+                case [str(kind), float(at), summary] if kind in PCIE_RECORDS:
                     self._records[str(device)] = (kind, at, str(summary))
 
     def join(self, finding: Finding, at: float) -> tuple[Finding, str]:
@@ -97,25 +95,23 @@ class PcieFollowUps:
         device = finding.device
         if device is None:
             return finding, ""
-        if finding.kind in RECORDS and not finding.detail:
+        if finding.kind in PCIE_RECORDS and not finding.detail:
             self._records.pop(device, None)
             self._records[device] = (finding.kind, at, finding.summary)
-            while len(self._records) > KEPT:
+            while len(self._records) > MAX_RECORDS:
                 self._records.pop(next(iter(self._records)))
-        if finding.kind not in FOLLOW_UPS or device not in self._records:
+        if finding.kind not in PCIE_FOLLOW_UPS or device not in self._records:
             return finding, ""
         kind, since, summary = self._records[device]
-        if not -1.0 <= at - since <= WITHIN_S:
+        if not -1.0 <= at - since <= FOLLOW_UP_S:
             return finding, ""
         words = "" if finding.detail else _WORDS.get(finding.rule) or finding.summary
         return replace(finding, kind=kind, summary=summary), words
 
-    def remembered(self) -> Json:
+    def to_json(self) -> Json:
         """What the next batch needs, as JSON."""
         return {device: list(record) for device, record in self._records.items()}
 
-
-# Counting lines per rule and device over a sliding window: many of a mild kind are not mild.
 
 BUCKETS = 20
 """A window is counted in this many steps, so what is remembered stays small however many lines come."""
@@ -125,10 +121,13 @@ MAX_COUNTED = 100
 
 
 class Bursts:
-    """Counts over sliding windows. Kept between runs as JSON: `{"rule device": {"step": count}}`."""
+    """Counts lines per rule and device over a sliding window: many of a mild kind are not mild.
+
+    Kept between runs as JSON: `{"rule device": {"step": count}}`.
+    """
 
     def __init__(self, memory: Json = None) -> None:
-        """Go on from what `remembered` gave before; anything unreadable counts as nothing."""
+        """Go on from what `to_json` returned before; anything unreadable counts as nothing."""
         self._counts: dict[str, dict[int, int]] = {}
         if isinstance(memory, Mapping):
             for name, steps in memory.items():
@@ -152,6 +151,6 @@ class Bursts:
             self._counts.pop(next(iter(self._counts)))
         return burst.severity if sum(counts.values()) >= burst.count else None
 
-    def remembered(self) -> Json:
+    def to_json(self) -> Json:
         """What the next run needs, as JSON."""
         return {name: {str(step): count for step, count in steps.items()} for name, steps in self._counts.items()}

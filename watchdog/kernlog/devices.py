@@ -1,4 +1,4 @@
-"""Which device a kernel line speaks of: PCI address, GPU, NVMe controller, disk, network interface, SMMU."""
+"""Which device a kernel line is about: PCI address, GPU, NVMe controller, disk, network interface, SMMU."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _pci(message: str) -> str | None:
 
 
 def _source(message: str) -> str | None:
-    """The device an error came from, as a root port names it; else the device that speaks."""
+    """The device an error came from, as a root port names it; else the device that reports it."""
     if match := _SOURCE.search(message):
         return _pci(match[1])
     if "received: id=" in message and (match := _OLD_SOURCE.search(message)):
@@ -110,6 +110,6 @@ MAX_MESSAGE_CHARS = 4096
 
 
 def find_device(message: str, subject: Subject) -> str | None:
-    """The device `message` speaks of, in the form its rule names; None if it names none."""
+    """The device that `message` is about, as `subject` says where it stands; None if it names none."""
     finder = _FINDERS.get(subject)
     return finder(message[:MAX_MESSAGE_CHARS]) if finder else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from watchdog.kernlog.correlation import Bursts, Records
+from watchdog.kernlog.correlation import Bursts, RecordJoiner
 from watchdog.kernlog.lines import KernelLine, Origin, parse_line
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.model import Severity
@@ -23,7 +23,7 @@ _FROM_TOOLS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScannedLine:
-    """One line of a log. `finding` is None for a line no rule speaks of; `severity` counts bursts in."""
+    """One line of a log. `finding` is None for a line no rule matches; `severity` counts bursts in."""
 
     number: int
     line: KernelLine
@@ -44,7 +44,7 @@ class LogScan:
         self._matcher = matcher
         self._every_line = every_line
         self._year = year
-        self._records = Records()
+        self._records = RecordJoiner()
         self._bursts = Bursts()
         self._rest = b""
         self._skipping = False
@@ -82,7 +82,7 @@ class LogScan:
         if not (self.kernel_seen or self.unmarked_seen):
             self._look_for_kernel(whole)
         first, at = self.lines + 1, 0
-        places = _every(whole) if self._every_line else self._matcher.candidates(whole)
+        places = _line_spans(whole) if self._every_line else self._matcher.candidates(whole)
         for start, end in places:
             first += whole.count(b"\n", at, start)
             at = start
@@ -111,7 +111,7 @@ class LogScan:
 
     def _look_for_kernel(self, whole: bytes) -> None:
         """Note whether any line is the kernel's, or may be; a log of programs' lines alone says nothing about it."""
-        for start, end in _every(whole):
+        for start, end in _line_spans(whole):
             raw = whole[start : min(end, start + 512)]
             if not raw.strip() or _FROM_TOOLS.match(raw):
                 continue
@@ -122,7 +122,7 @@ class LogScan:
                 return
 
 
-def _every(whole: bytes) -> Iterator[tuple[int, int]]:
+def _line_spans(whole: bytes) -> Iterator[tuple[int, int]]:
     """Start and end of every line of `whole`, which ends with a line end."""
     start = 0
     while (end := whole.find(b"\n", start)) >= 0:

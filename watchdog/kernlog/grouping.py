@@ -1,4 +1,4 @@
-"""Folding classified kernel lines into occurrences: one per host, kind and device (design §5.2)."""
+"""Grouping classified kernel lines into occurrences: one per host, kind and device (design §5.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.correlation import Bursts, PcieFollowUps, Records
+from watchdog.kernlog.correlation import Bursts, PcieFollowUps, RecordJoiner
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.kinds import KERNEL_LOG
@@ -16,9 +16,9 @@ from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdic
 MAX_LINES_SHOWN = 10
 MAX_LINE_CHARS = 400
 MAX_DEVICES = 40
-"""Device names are partly chosen by others: beyond so many of one kind in one call the rest is told as one."""
+"""Device names are partly chosen by others: beyond so many of one kind in one call the rest is reported as one."""
 
-HISTORY_SPEAKS_S = 3600.0
+NEWS_WITHIN_S = 3600.0
 """A line older than this that was there before the watchdog knew the host is history, not news."""
 
 SUPPRESSED, MISSED, HISTORY, MANY = "log.suppressed", "log.missed", "log.history", "(many)"
@@ -37,7 +37,7 @@ class _Group:
     last_at: float | None = None
     evidence: list[Evidence] = field(default_factory=list)
     last: Finding | None = None
-    living: bool = False
+    this_boot: bool = False
     also: dict[str, None] = field(default_factory=dict)
     advice: str = ""
 
@@ -49,18 +49,18 @@ class _Group:
                 self.severity, self.advice = severity, finding.advice
         elif not finding.detail:
             self.last = finding
-            self.count += _lost(line.message) if finding.kind == MISSED else 1
+            self.count += _lost_count(line.message) if finding.kind == MISSED else 1
             if severity.rank > self.severity.rank or self.count == 1:
                 self.gravest, self.severity, self.advice = finding, severity, finding.advice
-            self.living = self.living or not line.post_mortem
+            self.this_boot = self.this_boot or not line.post_mortem
             if line.at is not None:
                 self.first_at = line.at if self.first_at is None else min(self.first_at, line.at)
                 self.last_at = line.at if self.last_at is None else max(self.last_at, line.at)
         if len(self.evidence) < MAX_LINES_SHOWN:
-            self.evidence.append(Evidence(line.at, source, shown(line)))
+            self.evidence.append(Evidence(line.at, source, evidence_text(line)))
 
 
-def shown(line: KernelLine) -> str:
+def evidence_text(line: KernelLine) -> str:
     """The line as evidence: one line of text, no control characters, not endless, and marked when post-mortem."""
     text = _CONTROL.sub(" ", line.message).strip()
     if len(text) > MAX_LINE_CHARS:
@@ -74,14 +74,14 @@ def observations(
     """One observation per kind and device found in `lines`, in order of appearance, and what to remember.
 
     `now` is Unix seconds; `memory` is what the previous call returned, None at the first. Keys are
-    `kernel_log/<host>/<kind>/<device or ->`. Continuation lines join their record and never speak alone, and what
-    follows a PCIe error record within seconds is folded into it. Lines of programs are passed over. Old lines from
-    before the first contact are told once, as history.
+    `kernel_log/<host>/<kind>/<device or ->`. Continuation lines join their record and never alert alone, and what
+    follows a PCIe error record within seconds joins it too. Lines of programs are ignored. Old lines from
+    before the first contact are reported once, as history.
     """
     stored = memory if isinstance(memory, Mapping) else {}
     groups: dict[tuple[str, str], _Group] = {}
     bursts, follow_ups = Bursts(stored.get("bursts")), PcieFollowUps(stored.get("pcie"))
-    records = Records()
+    records = RecordJoiner()
     old: list[tuple[KernelLine, Finding]] = []
     suppressed = False
     for number, line in enumerate(lines):
@@ -103,13 +103,13 @@ def observations(
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)
-    return tuple(found), {"bursts": bursts.remembered(), "pcie": follow_ups.remembered()}
+    return tuple(found), {"bursts": bursts.to_json(), "pcie": follow_ups.to_json()}
 
 
 def _is_history(line: KernelLine, now: float) -> bool:
     if not line.history:
         return False
-    return line.post_mortem or line.at is None or now - line.at > HISTORY_SPEAKS_S
+    return line.post_mortem or line.at is None or now - line.at > NEWS_WITHIN_S
 
 
 def _group(groups: dict[tuple[str, str], _Group], finding: Finding) -> _Group | None:
@@ -131,7 +131,7 @@ def _severity(finding: Finding, matcher: Matcher, bursts: Bursts, at: float) -> 
     return raised if raised is not None and raised.rank > finding.severity.rank else finding.severity
 
 
-def _lost(message: str) -> int:
+def _lost_count(message: str) -> int:
     return int(match[0]) if (match := _NUMBER.search(message)) else 1
 
 
@@ -160,7 +160,7 @@ def _observation(host: str, key: tuple[str, str], group: _Group, now: float, sup
 
 
 def _detail(group: _Group) -> str:
-    text = "" if group.living else ", before the reboot"
+    text = "" if group.this_boot else ", before the reboot"
     last = group.last
     if last is not None and last.severity.rank < group.gravest.severity.rank and last.rule != group.gravest.rule:
         text += f"; last line: {last.summary}"
@@ -169,11 +169,11 @@ def _detail(group: _Group) -> str:
 
 def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -> Observation | None:
     """What stood in the log before the watchdog knew the host, as one quiet note; None if there was nothing."""
-    spoke = [(line, finding) for line, finding in old if not finding.detail]
-    if not spoke:
+    records = [(line, finding) for line, finding in old if not finding.detail]
+    if not records:
         return None
-    kinds = Counter(finding.kind for _, finding in spoke)
-    gravest_first = sorted(spoke, key=lambda pair: -pair[1].severity.rank)
+    kinds = Counter(finding.kind for _, finding in records)
+    gravest_first = sorted(records, key=lambda pair: -pair[1].severity.rank)
     listed = ", ".join(f"{kind} ×{count}" for kind, count in kinds.most_common(8))
     return Observation(
         key=KERNEL_LOG.key(host, HISTORY, "-"),
@@ -183,9 +183,11 @@ def _history(host: str, old: Sequence[tuple[KernelLine, Finding]], now: float) -
         summary="old kernel lines from before this host was watched",
         at=now,
         nature=Nature.OCCURRENCE,
-        evidence=tuple(Evidence(line.at, f"{host} kernel", shown(line)) for line, _ in gravest_first[:MAX_LINES_SHOWN]),
+        evidence=tuple(
+            Evidence(line.at, f"{host} kernel", evidence_text(line)) for line, _ in gravest_first[:MAX_LINES_SHOWN]
+        ),
         labels={"host": host, "kind": HISTORY, "device": "-"},
-        count=len(spoke),
+        count=len(records),
         advice="These lines are old. Look at them once; they will not be reported again.",
         subject=host,
         unit="line",

@@ -281,7 +281,7 @@ class KernelLine:
 
 
 MISSED_MESSAGE_ID = "e9bf28e6e834481bb6f48f548ad13606"
-"""journald's own word that it lost kernel lines; not written by the kernel, and about nothing else."""
+"""journald says that it lost kernel lines. Not written by the kernel, and used for nothing else."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[mK]")
 _KMSG = re.compile(r"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,80};")

@@ -34,7 +34,7 @@ ROUTINE_LINES = (
     "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
     'audit: type=1400 audit(1700000000.123:456): apparmor="ALLOWED" operation="open" pid=4242 comm="node_exporter"',
 )
-"""A rule that speaks of one of these would speak of nearly everything."""
+"""A rule that matches one of these would match nearly everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Matcher:
             raise RuleError(f"the rules cannot be used together: {_words(error)}") from None
 
     def classify(self, message: str) -> Finding | None:
-        """The finding for one message, None if no rule speaks of it.
+        """The finding for one message, None if no rule matches it.
 
         A message of several lines takes its gravest line; a device missing there is looked for in the other lines.
         """

@@ -19,7 +19,7 @@ from watchdog.model import Severity
 
 
 class Subject(StrEnum):
-    """Where the device that a line speaks of is found in it."""
+    """Where in a line its device is named."""
 
     PCI = "pci"
     SOURCE = "source"
@@ -46,8 +46,8 @@ class Burst:
 class Rule:
     """One way to recognise one kind of kernel line.
 
-    `severity` None means benign: the line is known and never speaks (the first matching rule wins, so such a rule
-    stands before the one it tempers). `detail` marks a continuation line of a record, which never speaks alone.
+    `severity` None means benign: the line is known and never alerts (the first matching rule wins, so such a rule
+    stands before the one it makes an exception to). `detail` marks a continuation line, which never alerts alone.
     """
 
     id: str
@@ -142,7 +142,7 @@ def parse_rules(document: object, file: str) -> tuple[Rule, ...]:
 
 
 class _EntryError(Exception):
-    """What is wrong with one entry."""
+    """A rule that cannot be used; the text says what is wrong, without the rule's name."""
 
 
 def _rule(entry: object) -> Rule:

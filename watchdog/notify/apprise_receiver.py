@@ -19,7 +19,7 @@ from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.bounded_http import Exchange
 from watchdog.notify.chat_markup import plain_for
-from watchdog.notify.urls import leave_deleted_directory, quieten_loggers
+from watchdog.notify.urls import leave_deleted_directory, mute_loggers
 from watchdog.text import clean_line
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def open_service(url: str) -> apprise.Apprise:
 
     Raises `ValueError` (without the URL) if apprise does not accept it.
     """
-    quieten_loggers()
+    mute_loggers()
     leave_deleted_directory()
     import apprise  # noqa: PLC0415 - see above
 

@@ -19,7 +19,7 @@ _TALKATIVE = ("apprise", "urllib3", "requests_oauthlib", "oauthlib", "paho", "ma
 """Loggers of apprise and of what it sends with."""
 
 
-def quieten_loggers() -> None:
+def mute_loggers() -> None:
     """Keep apprise out of our logs: below WARNING it writes payloads, tokens and URLs, and even its warnings about a
     URL hold the token (seen in 2.3). What it says about one send is read from the result of that send.
     """
@@ -48,7 +48,7 @@ def url_problem(url: str) -> str | None:
     found = _SCHEME.match(url.strip())
     if not found:
         return "not a URL: it must begin with a service such as `tgram://`, `mailtos://` or `ntfys://`"
-    quieten_loggers()
+    mute_loggers()
     leave_deleted_directory()
     import apprise  # noqa: PLC0415 - only for who checks a receiver
 
