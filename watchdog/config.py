@@ -59,7 +59,7 @@ class NotEmpty:
 
 
 class Text(StrEnum):
-    """A special form of text."""
+    """What a text may be besides one plain line. The values are the words of the reference."""
 
     PATH = "a file path, made absolute; a relative one starts at the folder of the configuration"
     LINES = "more than one line"
@@ -215,8 +215,6 @@ class MaintenanceSettings:
 
 
 class HttpMethod(StrEnum):
-    """How the heartbeat is sent."""
-
     GET = "GET"
     POST = "POST"
 

@@ -184,7 +184,7 @@ class _Watching:
         }
 
     async def follow(self, config: Config) -> None:
-        """Go on with another configuration."""
+        """Switch to another configuration; what did not change goes on undisturbed."""
         raise_limit(needed(config))
         await self._ingest.replan(AlertPlan.from_config(config), _redactor(config))
         self.config = config
@@ -276,7 +276,6 @@ class _Watching:
             self._unheard = unheard
 
     def _pulse(self) -> Pulse:
-        """How we are, for the heartbeat."""
         trouble = self._selfwatch.trouble
         if trouble is None and self._store.trouble is not None:
             trouble = f"the state is in memory only: {self._store.trouble.text}"

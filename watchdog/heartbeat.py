@@ -44,7 +44,7 @@ class Heartbeat:
     """Beats until cancelled, as the configuration in force asks for."""
 
     def __init__(self, clock: Clock, ingest: Ingest, pulse: Callable[[], Pulse]) -> None:
-        """`pulse` is asked before every beat; `ingest` is told when our beats have not arrived for long."""
+        """`pulse` is called before every beat; `ingest` gets an observation when beats have been lost for long."""
         self._clock = clock
         self._ingest = ingest
         self._pulse = pulse

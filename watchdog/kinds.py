@@ -39,7 +39,7 @@ class CheckKind:
     has_occurrences: bool = False
     """Keys below its target's are things that happened, not conditions."""
     says_blindness: bool = True
-    """Whether three unknowns in a row are an incident. Not of mere evidence: another kind speaks for it."""
+    """Whether three unknowns in a row are an incident. Not of mere evidence: another kind alerts for it."""
     is_diagnosed: bool = False
     """Whether its incidents get a diagnosis."""
 
@@ -232,7 +232,7 @@ SERVICE = OwnTopic(
 )
 STANDBY = OwnTopic(
     name="standby",
-    runbook="The first watchdog does not answer (`took_over`), so this one speaks. Ids of its incidents end in `-s`.",
+    runbook="The first watchdog does not answer (`took_over`), so this one alerts. Ids of its incidents end in `-s`.",
     look_at="The machine of the first watchdog: on, awake, on the network?",
 )
 STORAGE = OwnTopic(

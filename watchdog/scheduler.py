@@ -47,7 +47,7 @@ class Live(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether it is to be followed."""
+        """Whether the live stream is wanted."""
         ...
 
     async def follow(self, commit: Callable[[CheckResult], Awaitable[object]], memory: Json | None) -> None:

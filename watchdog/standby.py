@@ -30,7 +30,7 @@ class StandbyWatch:
     """Follows one first watchdog until cancelled, or none."""
 
     def __init__(self, clock: Clock, ingest: Ingest, *, instance: str = "") -> None:
-        """`ingest` is told whether the first one is alive; `instance` is our own id, which is never the first one's."""
+        """`ingest` is given each change of the first one; `instance` is our own id, which is never the first one's."""
         self._instance = instance
         self._clock = clock
         self._ingest = ingest
@@ -66,14 +66,14 @@ class StandbyWatch:
         """Take in one look; `problem` is what was wrong with it, None a good answer."""
         if problem is None:
             self._missed = 0
-            self._now = Standby(speaks=True, heard_at=now)
+            self._now = Standby(is_alive=True, heard_at=now)
             self._ingest.stand_by(self._now)
             await self._end_incident("the first watchdog is back and alerts again")
             return
         self._missed += 1
-        if self._missed < MISSED_LOOKS or not self._now.speaks:
+        if self._missed < MISSED_LOOKS or not self._now.is_alive:
             return
-        self._now = Standby(speaks=False, heard_at=self._now.heard_at)
+        self._now = Standby(is_alive=False, heard_at=self._now.heard_at)
         self._ingest.stand_by(self._now)
         log.warning("took_over", problem=problem)
         seen = own_observation(

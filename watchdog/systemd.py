@@ -34,7 +34,7 @@ class ServiceManager:
     """Speaks to the systemd that started us, or to nobody."""
 
     def __init__(self, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
-        """Read where to speak to, and how often to be heard, from `environ`."""
+        """Take the notification socket and the keep-alive interval from `environ` (sd_notify(3))."""
         self._clock = clock
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._is_ready = False

@@ -247,7 +247,7 @@ class GenerationCheck:
             this.memory.limit_field = MAX_COMPLETION_TOKENS
             return True
         if judgement.reason is ServerReason.UNKNOWN_MODEL and self._server.model is None and this.memory.model:
-            # The model we had found is gone: the server may have been started anew with another one.
+            # The model we had found is gone: the server may have been restarted with another one.
             former, this.memory.model = this.model, None
             return await self._resolve_model(this) is None and this.model not in (None, former)
         return False

@@ -106,7 +106,6 @@ class ProbeOutcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Pass only for text."""
         return self.reason.row.verdict
 
     @property
@@ -161,7 +160,7 @@ class ProbeOutcome:
         return self.reason is ServerReason.BUSY and self.judgement.reason is ServerReason.ENGINE_DEAD
 
     def summary(self, timeout_s: float) -> str:
-        """One sentence for a person."""
+        """What came of the probe, in one line; where no text came, with what the engine's counters say."""
         saying = outcome_words(self.judgement, timeout_s)
         if self._contradicted:
             words = movement_words(self.change, self.after, self.window_s)

@@ -103,7 +103,6 @@ class _Pages:
     after_page: After | None
 
     async def read(self, boot: str) -> None:
-        """Read `boot` to its end."""
         more = True
         while more:
             asked = self.log.reading.cursor(boot)

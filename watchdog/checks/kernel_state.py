@@ -310,7 +310,7 @@ class HostLog:
         self.reading.forget_ended()
 
     def has_news(self, now: float) -> bool:
-        """Whether observations wait to be committed."""
+        """Whether there are observations that are not committed yet."""
         self.settle(now)
         return bool(self._pending)
 

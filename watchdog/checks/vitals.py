@@ -1,7 +1,7 @@
 """`vitals/<host>`: memory, memory pressure and GPUs of a host, for the evidence of other incidents (design §5.3).
 
 A connection of its own, so that a driver that hangs delays no scan; runs early when a probe of a server on the host has
-failed. What cannot be read is unknown and no alert: `kernel_log/<host>` speaks of a host that cannot be reached.
+failed. What cannot be read is unknown and no alert: `kernel_log/<host>` reports a host that cannot be reached.
 """
 
 from __future__ import annotations

@@ -116,7 +116,6 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
 
 
 def plan_text(config: Config) -> str:
-    """The plan for a person."""
     from watchdog.loading import plan, written_duration
 
     checks = plan(config)
@@ -151,7 +150,6 @@ def plan_text(config: Config) -> str:
 
 
 def _window(window: MaintenanceSettings) -> str:
-    """One maintenance window in a sentence."""
     from watchdog.loading import written_duration
     from watchdog.overview.status import matcher_words
 

@@ -38,7 +38,6 @@ class HostLook:
 
 
 async def look_at(host: HostSettings, clock: Clock, jump: HostSettings | None) -> HostLook:
-    """Log in to `host` once."""
     try:
         seen = await examine(host, clock, min(LIMIT_S, host.kernel_log.timeout_s), jump)
     except HostError as error:

@@ -244,7 +244,6 @@ class Incidents:
                 self.open[key] = replace(incident, acknowledged_at=at)
 
     def queue(self, incident: Incident, note: Notification, now: float, work: UnitOfWork) -> None:
-        """Queue one message about `incident`."""
         text = render(incident, note.kind, now=now, zone=self._zone, redactor=self.redactor)
         work.messages.append(Queued(note, text, now))
 

@@ -192,7 +192,7 @@ class Played:
 
 
 def default_plan(recording: Recording) -> AlertPlan:
-    """Default thresholds for everything in `recording`, and one receiver that hears of it from `warn` up."""
+    """Default thresholds for everything in `recording`, and one receiver that is notified from `warn` up."""
     prefixes = dict.fromkeys("/".join(seen.key.split("/")[:2]) for seen in recording.observations)
     return AlertPlan(
         targets=tuple(Target(prefix, Thresholds(), ("you",)) for prefix in prefixes),
@@ -235,7 +235,6 @@ class Replay:
         return (*passed, *self._played(work, self._now))
 
     def pass_time(self, seconds: float) -> tuple[Played, ...]:
-        """Let time pass without any observation."""
         if self._now is None or seconds <= 0:
             return ()
         until = self._now + seconds

@@ -48,8 +48,6 @@ class Text:
 
 
 class DeliveryState(StrEnum):
-    """Where one outbox row stands."""
-
     QUEUED = "queued"
     LEASED = "leased"
     DELIVERED = "delivered"

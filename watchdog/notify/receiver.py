@@ -30,7 +30,7 @@ class Receiver(Protocol):
         ...
 
     async def refresh(self, firing: Iterable[Incident], now: float) -> Outcome:
-        """Tell again what is still firing."""
+        """Repeat what is still firing."""
         ...
 
     async def close(self) -> None:

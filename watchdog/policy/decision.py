@@ -1,4 +1,4 @@
-"""The decision about one incident: what each receiver is told now, and the named reason of every answer.
+"""The decision about one incident: what each receiver is sent now, and the named reason of every answer.
 
 Level-triggered: it compares what each receiver was told with what is true now, so a silence that ends, a host that
 comes back or a receiver that is new needs no event of its own. Nothing here ever keeps an end (RESOLVED, QUIET) from
@@ -35,10 +35,10 @@ from watchdog.reasons import HostReason, OwnReason, ServerReason
 
 
 def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: AlertPlan) -> Incident | None:
-    """The open incident that `incident` folds into, or None.
+    """The open incident that explains `incident`, or None.
 
-    A host that cannot be reached explains everything that runs on it; one lost road of our own explains every
-    target that we are blind to for that reason (the oldest such incident speaks for all).
+    A host that cannot be reached explains everything that runs on it; our own network being down explains every
+    target that we are blind to for that reason (the oldest such incident stands for all).
     """
     hosts = {incident.labels.get("host", ""), *plan.runs_on.get(incident.labels.get("server", ""), ())} - {""}
     for other in open_incidents:
@@ -53,7 +53,7 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
 
 
 def may_inhibit(incident: Incident) -> bool:
-    """Whether other incidents could fold into this one at all."""
+    """Whether other incidents can be explained by this one at all."""
     return _is_host_down(incident) or _is_own_fault(incident)
 
 
@@ -91,38 +91,38 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
     )
 
 
-# A second watchdog beside a first one: what it keeps to itself while the first one speaks (design §10).
+# A second watchdog beside a first one: what it holds back while the first one is alive (design §10).
 
 ID_MARK = "-s"
-"""Stands behind the ids of a standby's incidents, so that a message says who spoke."""
+"""Stands behind the ids of a standby's incidents, so that a message says who sent it."""
 SETTLE_S = 300.0
-"""A first watchdog that went on for so long after we opened an incident has seen and told it too."""
-TOLD_FOR_S = 3600.0
-"""What the first one told before it fell silent is told by us when it still goes on after this time."""
+"""A first watchdog that stayed alive for so long after we opened an incident has seen it and notified too."""
+HELD_FOR_S = 3600.0
+"""What the first one reported before it died is reported again, by us, if it still goes on after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """How the first watchdog is. `speaks`: it is there, so we hold back. `heard_at`: its last sign of life, if any."""
+    """The state of the first watchdog. `is_alive`: it answers, so we hold back. `heard_at`: its last answer, if any."""
 
-    speaks: bool = True
+    is_alive: bool = True
     heard_at: float | None = None
 
 
 def held_for_the_first(incident: Incident, standby: Standby | None, now: float) -> bool:
-    """Whether nothing new about `incident` is ours to tell. What we say about ourselves always is.
+    """Whether nothing new about `incident` may be sent by us. Incidents about ourselves always may.
 
-    While the first one speaks, all is its to tell. When it has fallen silent, what it had time to tell is held for an
-    hour more: nobody is woken twice by the same trouble, and one that lasts is not forgotten.
+    While the first one is alive, it notifies. When it has died, what it had time to report is held for an hour more:
+    nobody is woken twice by the same trouble, and one that lasts is not forgotten.
     """
     if standby is None or is_own(incident.key):
         return False
-    if standby.speaks:
+    if standby.is_alive:
         return True
     if standby.heard_at is None:
         return False
-    told_by_it = incident.opened_at + SETTLE_S <= standby.heard_at
-    return told_by_it and 0 <= now - standby.heard_at < TOLD_FOR_S
+    reported_by_it = incident.opened_at + SETTLE_S <= standby.heard_at
+    return reported_by_it and 0 <= now - standby.heard_at < HELD_FOR_S
 
 
 OUTBOX_LIMIT = 5000
@@ -130,7 +130,7 @@ OUTBOX_LIMIT = 5000
 
 
 class DecisionReason(StrEnum):
-    """Why a receiver is told something now, or is not."""
+    """Why a receiver is notified now, or is not."""
 
     FIRST = "first"
     ESCALATED = "escalated"
@@ -181,7 +181,7 @@ class Circumstances:
 def decide(
     incident: Incident, transition: Transition | None, circumstances: Circumstances, *, fresh: bool, now: float
 ) -> Decision:
-    """What each receiver is told about `incident` now.
+    """What each receiver is sent about `incident` now.
 
     `transition` is what the tracker just found, or None; `fresh` says that a failing observation of it was just made.
     """
@@ -204,7 +204,7 @@ def decide(
             again = (before.reminders if before else 0) + 1 if reason is DecisionReason.REMINDER else 0
             notified[receiver] = Notified(incident.severity, now, again, incident.count)
         elif before is not None and reason in _SKIPS_A_REMINDER and before.severity.rank >= incident.severity.rank:
-            # A reminder that fell into the quiet time is left out, not put off: its end speaks only about what changed.
+            # A reminder that fell into the quiet time is left out, not put off: at its end only changes are reported.
             notified[receiver] = replace(before, at=now, reminders=before.reminders + 1)
     changed = incident if notified == dict(incident.notified) else replace(incident, notified=notified)
     return Decision(changed, tuple(notifications), reasons)
@@ -228,7 +228,7 @@ def _closing(incident: Incident, transition: Transition | None) -> Decision:
 def _about_receiver(
     incident: Incident, receiver: str, last: Notified | None, circumstances: Circumstances, *, fresh: bool, now: float
 ) -> DecisionReason:
-    """The one reason why `receiver` is told something about an open incident now, or is not."""
+    """The one reason why `receiver` is notified of an open incident now, or is not."""
     raised = last is not None and last.severity.rank < incident.severity.rank
     if last is None or raised:
         held_back = _held_back(incident, receiver, circumstances, now)

@@ -1,4 +1,4 @@
-"""The alert plan: which key has which thresholds, and who hears of it. Built once from the configuration."""
+"""The alert plan: which key has which thresholds, and who is notified. Built once from the configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPlan:
-    """Who hears of which key, and after how many failures. Built once per configuration.
+    """Who is notified of which key, and after how many failures. Built once per configuration.
 
     `runs_on` maps a server to its hosts. `maintenance` are the planned quiet windows.
     """
@@ -57,7 +57,7 @@ class AlertPlan:
         )
 
     def target_of(self, key: str) -> Target | None:
-        """The most specific target that covers `key`, or None. What we could not see is heard by who hears of it."""
+        """The most specific target that covers `key`, or None. Blindness to a key goes to the receivers of that key."""
         key = BLIND.subject_of(key)
         prefix = key
         while prefix:
@@ -76,7 +76,7 @@ class AlertPlan:
         return is_own(key) or self.target_of(key) is not None
 
     def thresholds_for(self, key: str) -> Thresholds:
-        """How `key` is tracked. The watchdog knows its own troubles at first sight; blindness needs three in a row."""
+        """How `key` is tracked. Troubles of the watchdog itself count at once; blindness needs three in a row."""
         if BLIND.has(key):
             return Thresholds(failures=3, successes=1, flap_failures=0)
         if is_own(key):
@@ -88,7 +88,7 @@ class AlertPlan:
     def receivers_for(self, check_key: str, labels: Mapping[str, str], severity: Severity) -> tuple[str, ...]:
         """The receivers that hear of `check_key` at `severity`. Every receiver, if no target says otherwise.
 
-        Trouble with delivering to one receiver is told to the others, for it cannot hear.
+        Trouble with delivering to one receiver goes to the others.
         """
         target = self.target_of(check_key)
         named = target.receivers if target else tuple(receiver.name for receiver in self.receivers)
@@ -110,7 +110,7 @@ def _thresholds(failures: int, successes: int, alerting: AlertingSettings) -> Th
     )
 
 
-# The effective plan: which checks run, how often, and who hears of them from which severity. Pure.
+# The effective plan: which checks run, how often, and who is notified from which severity. Pure.
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,6 @@ class RouterProof:
 
 
 class NetworkState(StrEnum):
-    """Whether our own network works."""
-
     OPEN = "open"
     LOST = "lost"
     DENIED = "denied"
@@ -150,8 +148,6 @@ class ClockReading:
 
 
 class GapKind(StrEnum):
-    """What kind of time is missing."""
-
     ASLEEP = "asleep"
     STALLED = "stalled"
     SET_BACK = "set_back"
@@ -175,7 +171,6 @@ class Gap:
 
     @property
     def words(self) -> str:
-        """What happened, for a person."""
         lasted = duration(self.lasted_s)
         if self.kind is GapKind.ASLEEP:
             return f"this machine slept for {lasted}, or its clock was set forward by as much"

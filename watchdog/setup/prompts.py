@@ -37,7 +37,6 @@ class Prompter:
         self._print("ok", text)
 
     def note(self, text: str) -> None:
-        """Print something worth knowing."""
         self._print("note", text)
 
     def verbatim(self, text: str) -> None:

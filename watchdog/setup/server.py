@@ -139,7 +139,6 @@ class _Finder:
         return replace(settings, model=chosen, name=_name_from(chosen, settings.base_url))
 
     async def _prove(self, settings: ServerSettings, offer: Offer, chat: ChatClient) -> ProbeOutcome:
-        """One probe, with its result printed."""
         about = f"server {settings.name}"
         self._prompter.clear(about)
         if offer.models is not None:

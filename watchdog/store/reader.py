@@ -60,7 +60,6 @@ class KeyView:
 
     @property
     def phase(self) -> Phase:
-        """Where its tracking stands."""
         return self.state.phase
 
 
@@ -285,7 +284,7 @@ class Reader:
         return tuple(incident_from_text(row[0]) for row in rows)
 
     def incident(self, incident_id: str) -> Incident | None:
-        """One incident, open or closed."""
+        """The incident with this id, open or closed; None if there is none."""
         row = self._db.execute("SELECT body FROM incidents WHERE id = ?", (incident_id,)).fetchone()
         return None if row is None else incident_from_text(row[0])
 

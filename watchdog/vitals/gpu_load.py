@@ -66,7 +66,7 @@ class PowerHistory:
                 samples.busy = [*samples.busy, round(gpu.power_w, 1)][-KEPT:]
 
     def bounds(self, gpu: Gpu) -> Bounds:
-        """What is usual for `gpu`."""
+        """The usual power of `gpu`, idle and busy, in watts; unknown until enough samples were taken."""
         samples = self._gpus.get(_name(gpu))
         if samples is None:
             return Bounds()

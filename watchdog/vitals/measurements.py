@@ -77,7 +77,6 @@ _TOOL = {
 
 
 def summary(vitals: Vitals, gpus: Sequence[JudgedGpu]) -> str:
-    """Memory and GPUs in one line."""
     parts = []
     if vitals.memory_available is not None:
         of = "" if vitals.memory_total is None else f" of {gib(vitals.memory_total)}"

@@ -124,8 +124,6 @@ class Sources:
 
 
 class WebServer:
-    """Serves at `settings.listen`."""
-
     def __init__(self, settings: WebSettings, sources: Sources) -> None:
         self._settings = settings
         self._from = sources
