@@ -190,7 +190,7 @@ async def test_running_requests_that_stand_still_are_counted_from_run_to_run() -
         memory = result.memory if result.memory is not None else memory
         verdicts.append(result.observations[1].verdict)
     assert verdicts == [Verdict.PASS, Verdict.FAIL, Verdict.FAIL]
-    assert GenerationMemory.read(memory).stuck_rounds == 2
+    assert GenerationMemory.from_json(memory).stuck_rounds == 2
 
 
 async def test_an_unanswered_probe_reads_the_counters_again_at_once() -> None:
@@ -206,14 +206,14 @@ async def test_an_unanswered_probe_reads_the_counters_again_at_once() -> None:
 
 @pytest.mark.parametrize("value", [None, 7, [], "x", {}])
 def test_a_memory_that_is_none_starts_anew(value: Json) -> None:
-    assert GenerationMemory.read(value) == GenerationMemory()
+    assert GenerationMemory.from_json(value) == GenerationMemory()
 
 
 def test_a_memory_is_read_as_it_was_written_and_what_is_of_a_wrong_type_is_left_out() -> None:
     full = GenerationMemory("max_completion_tokens", "m", "/metrics", 5.0, {"x": 1}, 2)
-    assert GenerationMemory.read(full.write()) == full
+    assert GenerationMemory.from_json(full.to_json()) == full
     wrong: Json = {"limit_field": 1, "model": 2, "metrics_path": 3, "metrics_absent_since": "4", "stuck_rounds": "5"}
-    assert GenerationMemory.read(wrong) == GenerationMemory()
+    assert GenerationMemory.from_json(wrong) == GenerationMemory()
 
 
 # Which checks there are

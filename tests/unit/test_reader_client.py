@@ -89,7 +89,7 @@ async def test_a_whole_answer_is_doubted_for_what_the_host_complains_of(stderr: 
 
 
 def test_a_page_counts_what_is_no_record_and_takes_no_line_more_than_was_asked_for() -> None:
-    page = reader_client.Records(most=2)
+    page = reader_client.RecordCollector(most=2)
     page.take(record(1).encode())
     page.take(b"not a record")
     assert (len(page.records), page.lines, page.bad) == (1, 2, 1)
