@@ -214,7 +214,7 @@ class Scheduler:
         """Have `result` taken in. A result that cannot be taken fails alone: the check and all others go on.
 
         False if not even that could be reported: then the run does not count as completed, which healthz and heartbeat
-        tell. Its occurrences are handed over again before the next result, as nothing sees them a second time.
+        tell. Its occurrences are passed on again before the next result, as nothing sees them a second time.
         """
         again = self._untaken.pop(key, ())
         if again:

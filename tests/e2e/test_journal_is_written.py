@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.systemd_container import Container, container
 from watchdog.checks.journal_proof import JournalProof
-from watchdog.journal.frame import Hello, Transcript, hello
+from watchdog.journal.frame import Hello, Transcript, parse_hello
 from watchdog.ssh.session import script
 
 pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(240)]
@@ -33,7 +33,7 @@ def greet(inside: Container) -> Hello:
     frame = Transcript()
     lines = frame.feed(inside.run("sh", "-s", "--", "read1 hello", stdin=script().decode()).encode() + b"\n")
     assert frame.complete
-    greeting = hello(frame.header or {}, lines)
+    greeting = parse_hello(frame.header or {}, lines)
     assert greeting is not None
     return greeting
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchdog.engines.metrics import as_json, read_metrics
-from watchdog.engines.table import LOOK_PATHS, loaded_models, served_models
-from watchdog.journal.frame import Transcript, hello
+from watchdog.engines.table import LOADED_PATHS, loaded_models, served_models
+from watchdog.journal.frame import Transcript, parse_hello
 from watchdog.journal.records import LATEST_US, parse_journal, parse_kmsg
 from watchdog.store.codec import dump
 from watchdog.untrusted_json import DEEPEST, loads_untrusted
@@ -55,7 +55,7 @@ def test_the_names_of_models_can_be_stored_whatever_a_server_lists(value: Any) -
     for listed in (value, {"data": [{"id": value}, {"id": "m\ud800"}]}, {"models": [{"name": value}]}):
         payload = loads_untrusted(json.dumps(listed))
         storable(served_models(payload))
-        for path in LOOK_PATHS:
+        for path in LOADED_PATHS:
             storable(loaded_models(path, payload))
 
 
@@ -69,7 +69,7 @@ def test_the_sums_of_an_engines_counters_stay_numbers(values: list[float]) -> No
 
 @given(st.dictionaries(st.sampled_from(["now", "uptime", "uid", "boot", "groups"]), NUMBER_WORDS | st.text(max_size=8)))
 def test_a_greeting_is_finite_or_none(header: dict[str, str]) -> None:
-    greeting = hello({"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1", **header}, [])
+    greeting = parse_hello({"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1", **header}, [])
     assert greeting is None or (math.isfinite(greeting.now) and math.isfinite(greeting.uptime_s))
     vitals = read_vitals({"boot": "a", "uptime": "1", **header}, [b"MemTotal_kib=nan", b"gpu=0,x,9e999,1,1,1,1"])
     assert vitals is None or math.isfinite(vitals.uptime_s)
@@ -77,7 +77,7 @@ def test_a_greeting_is_finite_or_none(header: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("header", [{"now": "nan"}, {"now": "-1e308"}, {"uptime": "-inf"}, {"now": "1e300"}])
 def test_a_greeting_with_an_absurd_clock_is_refused(header: dict[str, str]) -> None:
-    assert hello({"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1", **header}, []) is None
+    assert parse_hello({"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1", **header}, []) is None
 
 
 def test_an_exit_status_of_thousands_of_digits_is_a_broken_one() -> None:

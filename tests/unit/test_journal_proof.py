@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from watchdog.checks.journal_proof import JournalProof
-from watchdog.journal.frame import Hello, hello
+from watchdog.journal.frame import Hello, parse_hello
 from watchdog.model import Json
 from watchdog.reasons import HostReason
 
@@ -94,6 +94,6 @@ def test_a_memory_that_is_damaged_is_nothing_known(stored: Json) -> None:
     ],
 )
 def test_the_greeting_says_how_old_the_newest_record_is(lines: list[bytes], age_s: float | None, journald: str) -> None:
-    greeting = hello({"boot": "a" * 32, "now": "1795000010", "uptime": "9", "uid": "0"}, lines)
+    greeting = parse_hello({"boot": "a" * 32, "now": "1795000010", "uptime": "9", "uid": "0"}, lines)
     assert greeting is not None
     assert (greeting.newest_age_s, greeting.journald) == (age_s, journald)

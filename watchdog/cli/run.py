@@ -64,7 +64,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
             from watchdog.checks.matcher_trial import matcher_problem
 
             if problem := matcher_problem(first.rules):
-                complain(f"Nothing was started: {problem}", "Install inference-watchdog anew, or correct `rules`.")
+                complain(f"Nothing was started: {problem}", "Install inference-watchdog again, or correct `rules`.")
                 return EXIT_USAGE
         from watchdog.daemon import Daemon, handle_signals
 

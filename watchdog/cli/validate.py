@@ -70,7 +70,7 @@ def _matcher_problem(loaded: Loaded) -> ConfigProblem | None:
     from watchdog.checks.matcher_trial import matcher_problem
 
     found = matcher_problem(loaded.config.rules) if loaded.config.hosts else None
-    hint = "install inference-watchdog anew, or correct `rules`"
+    hint = "install inference-watchdog again, or correct `rules`"
     return None if found is None else ConfigProblem(loaded.config.file, 0, 0, "rules", found, hint)
 
 

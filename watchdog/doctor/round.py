@@ -86,7 +86,7 @@ def examine_own(config: Config, state_dir: Path) -> list[Finding]:
     if not unreadable:  # without the state, "nothing was ever delivered" would be a guess
         found = [*examine_receivers(config.receivers, snapshot, now), *found, examine_daemon(snapshot, now)]
     if config.hosts and (problem := matcher_problem(config.rules)):
-        fix = "Install inference-watchdog anew, or correct `rules`."
+        fix = "Install inference-watchdog again, or correct `rules`."
         found.append(Finding.fail("rules", "kernel rules", problem, fix=fix, reason="unclassifiable"))
     if config.heartbeat is not None:
         why = "a ping from here would count as a heartbeat, so none was sent"
