@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.engines.metrics import as_json, read_metrics
+from watchdog.engines.metrics import read_metrics, to_json
 from watchdog.engines.table import LOADED_PATHS, loaded_models, served_models
 from watchdog.journal.frame import Transcript, parse_hello
 from watchdog.journal.records import LATEST_US, parse_journal, parse_kmsg
@@ -64,7 +64,7 @@ def test_the_sums_of_an_engines_counters_stay_numbers(values: list[float]) -> No
     lines = [f'vllm:num_requests_running{{engine="{n}"}} {value}' for n, value in enumerate(values)]
     sample = read_metrics("\n".join(lines).encode())
     if sample is not None:
-        storable(as_json(sample))
+        storable(to_json(sample))
 
 
 @given(st.dictionaries(st.sampled_from(["now", "uptime", "uid", "boot", "groups"]), NUMBER_WORDS | st.text(max_size=8)))
