@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from watchdog.engines.metrics import EngineSample, as_json, from_json, read_metrics
+from watchdog.engines.metrics import EngineSample, from_json, read_metrics, to_json
 from watchdog.engines.movement import Movement, compare
 from watchdog.engines.table import ENGINES, loaded_models, served_models
 
@@ -209,7 +209,7 @@ def test_a_prompt_that_is_being_read_is_life_though_no_counter_moves(engine: str
     change = compare(before, after)
     assert (change.movement, change.prefilling) == (Movement.BUSY, True)
     assert compare(after, after).movement in (Movement.FROZEN, Movement.UNKNOWN)
-    assert from_json(as_json(after)) == replace(after, kv_usage=None)
+    assert from_json(to_json(after)) == replace(after, kv_usage=None)
 
 
 def test_every_engine_says_which_gauge_rises_in_a_prefill_or_that_nothing_tells() -> None:
