@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watchdog.clock import Clock
 from watchdog.journal import frame as frames
@@ -51,8 +51,15 @@ async def ask(
             take(line)
 
     answer = await session.ask(request, feed, live=live, limit_bytes=1 << 62 if live else limit_bytes)
+    answer = replace(answer, stderr=_after_login(answer.stderr))
     _require_frame(frame, answer, session.user)
     return Asked(frame, _doubt(frame, answer, session.user))
+
+
+def _after_login(stderr: str) -> str:
+    """What was complained of after the reader began; all of it where the reader did not say when that was."""
+    before, mark, after = stderr.partition(frames.TAG.decode())
+    return (after if mark else before).strip()
 
 
 def _require_frame(frame: Transcript, answer: Answer, user: str) -> None:

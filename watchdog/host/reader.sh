@@ -27,6 +27,7 @@ limited() { # SECONDS COMMAND…: bounded, polite, with nothing of the login's e
 }
 
 header() { # The newline first: whatever a login script printed without one stays out of our line.
+    printf '\n%s\n' "$tag" >&2 # what the login itself complained of stands before this
     boot=$(tr -d - </proc/sys/kernel/random/boot_id)
     printf '\n%s 1 request=%s boot=%s now=%s uptime=%s uid=%s groups=%s\n' "$tag" "$1" "$boot" "$(date +%s)" \
         "$(cut -d' ' -f1 /proc/uptime)" "$(id -u)" "$(id -Gn | tr -c 'A-Za-z0-9_.\n-' ,)"

@@ -157,6 +157,12 @@ def network_error(host: HostSettings, error: OSError, progress: ConnectionProgre
             ours=unsure,
             stage=progress.stage,
         )
+    if isinstance(error, FileNotFoundError | PermissionError) and error.filename:
+        return HostError(
+            HostReason.CONFIG,
+            f"the file {error.filename} cannot be read: {(error.strerror or 'error').lower()}",
+            "Check `IdentityFile` and `CertificateFile` in ~/.ssh/config.",
+        )
     if is_exhausted(error):
         error.errno = errno.EMFILE
     if error.errno in {errno.EHOSTUNREACH, errno.EHOSTDOWN}:
@@ -237,8 +243,16 @@ def closed_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
     )
 
 
-def host_key_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
+def host_key_error(host: HostSettings, progress: ConnectionProgress, *, revoked: bool = False) -> HostError:
     """The host's key is not the one we know, or we know none. Both end it: host keys are always checked."""
+    if revoked:
+        return HostError(
+            HostReason.HOST_KEY_CHANGED,
+            f"{endpoint(host)} offers a host key that {host.known_hosts} marks as @revoked",
+            "Do not log in: whoever holds this key may pretend to be the machine. Give it a new host key on its "
+            "console (`ssh-keygen -A` after removing the old one), then add that one.",
+            stage=Stage.GREETING,
+        )
     scan = f"ssh-keyscan -p {host.port} {host.address}"
     offered = f" It offers {progress.offered_key}." if progress.offered_key else ""
     if progress.known_keys:
@@ -268,12 +282,26 @@ def key_refused_error(host: HostSettings) -> HostError:
     )
 
 
+def _too_many_keys_error(host: HostSettings) -> HostError:
+    return HostError(
+        HostReason.KEY_REFUSED,
+        f"{endpoint(host)} ended the login of user {host.user}: too many authentication failures, since more keys were "
+        "offered than it allows (MaxAuthTries)",
+        "Name one key: set `identity_file` without `agent: true`, or `IdentitiesOnly yes` with one `IdentityFile` in "
+        "~/.ssh/config.",
+        stage=Stage.LOGIN,
+    )
+
+
 def error_from_exception(host: HostSettings, error: Exception, progress: ConnectionProgress) -> HostError:
     """The failure that an exception of asyncssh or of the operating system stands for at this point."""
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
+    text = str(error).lower()  # asyncssh and sshd have one code for several of these
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return host_key_error(host, progress)
+        return host_key_error(host, progress, revoked="revoked" in text)
+    if isinstance(error, asyncssh.DisconnectError) and "too many authentication failures" in text:
+        return _too_many_keys_error(host)
     if isinstance(error, asyncssh.PermissionDenied):
         return key_refused_error(host)
     if isinstance(error, asyncssh.ChannelOpenError):
@@ -307,7 +335,7 @@ def _channel_error(host: HostSettings, error: asyncssh.ChannelOpenError, progres
     import asyncssh.constants as ssh  # noqa: PLC0415 - paid only by those who connect
 
     text = str(error).lower()  # sshd puts its system's error there, asyncssh its own; both under one code
-    if host.jump and not progress.connected:
+    if not progress.connected:  # only a way through another machine is a channel before there is a connection
         if error.code != ssh.OPEN_CONNECT_FAILED:
             return HostError(
                 HostReason.JUMP,

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, error_from_exception, timeout_error
+from watchdog.ssh.user_config import DEFAULT_PORT, target
 
 if TYPE_CHECKING:
     import asyncssh
-
-DEFAULT_PORT = 22
 
 
 class KeyStatus(StrEnum):
@@ -120,8 +119,10 @@ def trusted_keys(host: HostSettings, known_hosts: bytes) -> tuple[list[asyncssh.
     """
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
 
+    where = target(host)
     try:
-        keys, authorities, *_ = asyncssh.match_known_hosts(known_hosts, host.address, "", host.port)
+        port = None if where.port == DEFAULT_PORT else where.port
+        keys, authorities, *_ = asyncssh.match_known_hosts(known_hosts, where.key_name, "", port)
     except ValueError as error:
         raise HostError(
             HostReason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."

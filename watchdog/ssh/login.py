@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from watchdog.config import HostSettings, Secret
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError
-from watchdog.ssh.host_key import DEFAULT_PORT, trusted_keys
+from watchdog.ssh.host_key import trusted_keys
+from watchdog.ssh.user_config import DEFAULT_PORT
 
 if TYPE_CHECKING:
     import asyncssh
@@ -55,7 +56,8 @@ def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
         )
     keys = _client_keys(host)
     if keys or not host.ssh_config:
-        given["client_keys"] = keys
+        certificate = _certificate(host)
+        given["client_keys"] = [(key, certificate) for key in keys if certificate is not None] + keys
     if not keys and not host.agent and not host.ssh_config:
         raise HostError(
             HostReason.CONFIG,
@@ -106,6 +108,23 @@ def _client_keys(host: HostSettings) -> list[asyncssh.SSHKey]:
     return []
 
 
+def _certificate(host: HostSettings) -> asyncssh.SSHCertificate | None:
+    """The certificate beside `identity_file`, as ssh-keygen writes and ssh uses it; None if there is none."""
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    if host.identity_file is None:
+        return None
+    path = Path(f"{host.identity_file}-cert.pub").expanduser()
+    try:
+        return asyncssh.import_certificate(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise HostError(
+            HostReason.CONFIG, f"the certificate {path} cannot be used", "Sign the key again, or remove this file."
+        ) from None
+
+
 # Our own SSH key: made new, or taken from a file; and the line that lets it in.
 
 COMMENT = "inference-watchdog"
@@ -134,7 +153,7 @@ def public_line(path: Path, passphrase: Secret | None = None) -> str:
         passphrase=passphrase,
         known_hosts="/dev/null",
     )
-    (key,) = options(holder, ConnectionProgress())["client_keys"]
+    (key,) = _client_keys(holder)
     return " ".join([*key.export_public_key().decode().split()[:2], COMMENT])
 
 

@@ -15,6 +15,8 @@ from watchdog.descriptors import require_room
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.login import options
+from watchdog.ssh.race import connect_first
+from watchdog.ssh.user_config import proxy_jump, unusable_error
 
 if TYPE_CHECKING:
     import asyncssh
@@ -157,7 +159,7 @@ async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | 
     HostError for everything that goes wrong with the connection, at any time while it is open.
     """
     progress, jump_progress = ConnectionProgress(), ConnectionProgress()
-    way = (jump or _jump_settings(host)) if host.jump else None
+    way = (jump or _jump_settings(host)) if host.jump else proxy_jump(host)
     connections: list[asyncssh.SSHClientConnection] = []
     timer = asyncio.timeout(timeout_s)
     try:
@@ -206,9 +208,16 @@ async def _connect(
         given["tunnel"] = tunnel
     try:
         require_room()
+        if tunnel is None and not host.ssh_config:  # ssh_config may name another address or a proxy
+            given["sock"] = await connect_first(host.address, host.port)
         connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
     except (OSError, asyncssh.Error) as error:
         raise error_from_exception(host, error, progress) from None
+    except ValueError as error:  # a key or a line of ~/.ssh/config
+        raise unusable_error(error) from None
+    finally:
+        if "sock" in given and progress.connection is None:  # nobody else owns it yet
+            given["sock"].close()
     connections.append(connection)
     return connection
 
