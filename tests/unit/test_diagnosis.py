@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -532,3 +533,19 @@ def test_evidence_names_the_clock_of_its_host_only_where_that_is_known_to_be_off
         assert view.with_clock_note(said) == said
     (noted,) = seen("head", clock_offset_s=-90.0).with_clock_note(said)
     assert (noted.at, noted.source) == (SINCE, "head kernel (its clock -90 s)")
+
+
+def test_the_gravest_and_then_the_nearest_line_of_this_boot_is_cited_with_its_own_time() -> None:
+    old, near = line("net.mlx5", at=SINCE - 1080), line("pcie.aer.fatal", at=SINCE - 12)
+    long = line("pcie.aer.fatal", at=SINCE - 1080, last_at=SINCE - 7)
+    long = replace(
+        long, evidence=tuple(Evidence(at, "head kernel", "x") for at in (SINCE - 1080, SINCE - 7, SINCE + 90))
+    )
+    restarted = line("host.rebooted", at=SINCE - 200, severity=Severity.WARN)
+    for lines, words in (
+        ((old, near), "pcie.aer.fatal on 0000:01:00.0 12 s before the first miss"),
+        ((near, old), "pcie.aer.fatal on 0000:01:00.0 12 s before the first miss"),
+        ((long,), "pcie.aer.fatal on 0000:01:00.0 7 s before the first miss"),
+        ((line("gpu.old", at=SINCE - 205), restarted, line("gpu.new", at=SINCE + 250)), "gpu.new on 0000:01:00.0"),
+    ):
+        assert words in found(HUNG, host("head", *lines, vitals=vitals("head"), kernel_log=scanned("head"))).sentence

@@ -112,14 +112,22 @@ def _kernel(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     since = given.incident.since
     # The first miss is dated by the start of its probe: a line within the probe came before the miss was known.
     probe_s = given.newest.duration_s if given.newest is not None else 0.0
-    for one in sorted(host.occurrences, key=_first_at):
-        at = _first_at(one)
+    restarts = [one.opened_at for one in host.occurrences if one.reason == REBOOTED.name and one.opened_at <= since]
+    boot_at = max(restarts, default=0.0)
+    cited = [(_nearest(one, since + probe_s), one) for one in host.occurrences]
+
+    def order(pair: tuple[Evidence | None, Incident]) -> tuple[bool, int, float]:
+        at = _at(*pair)
+        return at < boot_at, -pair[1].severity.rank, abs(at - since)
+
+    for line, one in sorted(cited, key=order):
         if one.last_at < since - KERNEL_S:
             continue
+        at = _at(line, one)
         before = at <= since + probe_s
         device = one.labels.get("device", "-")
         what = one.reason if device in {"-", "(many)"} else f"{one.reason} on {device}"
-        seen = Basis(f"{host.name}: {what} {_beside(at, since, probe_s)}", one.evidence[:1])
+        seen = Basis(f"{host.name}: {what} {_beside(at, since, probe_s)}", () if line is None else (line,))
         fact = _fact_of(one, before=before)
         if fact is not None:
             found.setdefault(fact, seen)
@@ -156,9 +164,19 @@ def _reboot(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     return found
 
 
-def _first_at(one: Incident) -> float:
-    """When the kernel first said it; the times of a given are those of our clock."""
-    return min((fact.at for fact in one.evidence if fact.at is not None), default=one.since)
+def _nearest(one: Incident, until: float) -> Evidence | None:
+    """The last line up to `until`; the first one where all came later. The times of a given are those of our clock."""
+    timed = [(fact.at, fact) for fact in one.evidence if fact.at is not None]
+    before = [pair for pair in timed if pair[0] <= until]
+    if before:
+        return max(before, key=lambda pair: pair[0])[1]
+    if timed:
+        return min(timed, key=lambda pair: pair[0])[1]
+    return next(iter(one.evidence), None)
+
+
+def _at(line: Evidence | None, one: Incident) -> float:
+    return one.since if line is None or line.at is None else line.at
 
 
 def _beside(at: float, since: float, probe_s: float) -> str:
