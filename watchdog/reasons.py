@@ -108,6 +108,12 @@ class ServerReason(_Reason):
         words="text began, then nothing more came",
         advice=_HANG_ADVICE, look_only=True, unanswered=True, opened_reply=True,
     )
+    SLOW = "slow", Row(
+        runbook="Text still came when the time was over: alive, and too slow for the deadline.",
+        words="text comes, but too slowly: the reply was not complete in time",
+        advice="Users wait: look at the load and the queue, or give the probe a longer timeout.",
+        severity=Severity.WARN, alive=True, fact="slow", opened_reply=True, sick=False,
+    )
     TRUNCATED = "truncated", Row(
         runbook="The stream broke off in the middle of the text: a crash, or a proxy that cuts long answers.",
         words="the stream was closed in the middle of the text",

@@ -229,6 +229,13 @@ def test_a_code_of_a_bad_request_in_an_opened_stream_weighs_less_than_the_words(
     assert _stream(ROLE, b"data: " + json.dumps(body).encode() + b"\n\n").reason.value == reason
 
 
+def test_text_that_still_comes_at_the_deadline_is_slow_and_not_stalled() -> None:
+    pieces = [_chunk({"content": "ok "}) for _ in range(7)]
+    assert _stream(*pieces, end=End.DEADLINE).reason.value == "slow"  # one each second, the last at 7 of 9
+    assert _stream(*pieces[:3], end=End.DEADLINE).reason.value == "stalled"
+    assert _stream(*pieces[:1], end=End.DEADLINE).reason.value == "stalled"
+
+
 def test_plain_words_in_a_stream_that_stays_silent_are_kept() -> None:
     judged = _stream(ROLE, b"data: Error: engine thread panicked\n\n", end=End.DEADLINE)
     assert (judged.reason.value, judged.said) == ("no_token", "Error: engine thread panicked")
@@ -292,9 +299,9 @@ def test_thinking_is_split_from_text(content: str, text: str, reasoning: str) ->
     assert split_thinking(content) == (text, reasoning)
 
 
-def test_only_a_pass_and_a_sleeping_model_are_mere_news_and_all_but_three_troubles_page() -> None:
+def test_only_a_pass_and_a_sleeping_model_are_mere_news_and_all_but_four_troubles_page() -> None:
     news = {ServerReason.OK, ServerReason.ASLEEP}
-    warnings = {ServerReason.GARBAGE, ServerReason.LOADING, ServerReason.BUSY}
+    warnings = {ServerReason.GARBAGE, ServerReason.LOADING, ServerReason.BUSY, ServerReason.SLOW}
     for reason in ServerReason:
         expected = Severity.INFO if reason in news else Severity.WARN if reason in warnings else Severity.PAGE
         assert reason.row.severity is expected, reason

@@ -443,7 +443,7 @@ def test_braces_and_names_in_hostile_words_stay_words() -> None:
 
 
 REASONS = [
-    "no_reply", "no_token", "stalled", "truncated", "loading", "busy", "auth", "unknown_model", "bad_request",
+    "no_reply", "no_token", "stalled", "slow", "truncated", "loading", "busy", "auth", "unknown_model", "bad_request",
     "not_found", "engine_dead", "server_error", "upstream_down", "gateway_timeout", "malformed", "refused",
     "unreachable", "dns", "tls", "reset", "instant_stop", "empty",
 ]  # fmt: skip

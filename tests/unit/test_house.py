@@ -187,16 +187,16 @@ def test_a_new_reason_is_one_row(tmp_path: Path) -> None:
     """In a copy of the package: severity, verdict, diagnosis, metrics and runbook read the row."""
     _copy_package(tmp_path)
     rows = tmp_path / "watchdog/reasons.py"
-    row = 'SLOW = "slow", Row(runbook="Text comes, slowly.", words="slow", advice="Wait.", severity=Severity.WARN)'
+    row = 'MURMUR = "murmur", Row(runbook="Text comes, slowly.", words="slow", advice="Wait.", severity=Severity.WARN)'
     rows.write_text(rows.read_text().replace("    GARBAGE = ", f"    {row}\n    GARBAGE = ", 1))
     code = """
         from docs.generate_runbook import runbook
         from watchdog.kinds import row_of
         from watchdog.config import Config
         from watchdog.web.metrics import Metrics
-        print("| `slow` | warn | Text comes, slowly. | Wait. |" in runbook())
-        print(row_of("generation/x", "slow").severity.value)
-        print(row_of("kernel_log/x", "slow"))
+        print("| `murmur` | warn | Text comes, slowly. | Wait. |" in runbook())
+        print(row_of("generation/x", "murmur").severity.value)
+        print(row_of("kernel_log/x", "murmur"))
     """
     assert _run_in(tmp_path, code).splitlines() == ["True", "warn", "None"]
 

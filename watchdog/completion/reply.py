@@ -18,6 +18,7 @@ from watchdog.completion.verdict import (
     judge_stream,
 )
 from watchdog.model import Json
+from watchdog.reasons import ServerReason
 
 BODY_LIMIT_BYTES = 1 << 20
 """More than this is no reply to a request for a handful of tokens; nothing beyond it is read."""
@@ -123,6 +124,8 @@ class Reply:
     def close(self, at_s: float, end: End) -> Judgement:
         """The judgement of everything fed. `at_s` is when it ended, in seconds since the request started."""
         judged = self._close(end)
+        if judged.reason is ServerReason.STALLED and self._accumulator.still_flows(at_s):
+            judged = replace(judged, reason=ServerReason.SLOW)
         accumulator, streamed = self._accumulator, self._reader is not None
         text, reasoning = accumulator.text_and_reasoning()
         return replace(

@@ -234,6 +234,12 @@ class ReplyAccumulator:
         distinct = set(characters)
         return distinct == {"\ufffd"} or (len(distinct) == 1 and len(characters) >= 4)
 
+    def still_flows(self, at_s: float) -> bool:
+        """Whether text still came at `at_s`: the pause since the last chunk is at most twice the pauses before it."""
+        if self.chunks < 2 or self.first_at_s is None or self.last_at_s is None:
+            return False
+        return at_s - self.last_at_s <= 2 * (self.last_at_s - self.first_at_s) / (self.chunks - 1)
+
     @property
     def tokens_per_s(self) -> float | None:
         """Decode rate over the streamed chunks after the first; None below two chunks."""

@@ -30,6 +30,7 @@ class Fact(StrEnum):
     UNREACHABLE = "unreachable"
     ENGINE_DEAD = "engine_dead"
     LOADING = "loading"
+    SLOW = "slow"
     UPSTREAM_DOWN = "upstream_down"
     GATEWAY_TIMEOUT = "gateway_timeout"
     CONFIGURATION = "configuration"

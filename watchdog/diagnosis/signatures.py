@@ -60,6 +60,8 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          "it is busy, not hung: the engine works ({busy_counter}) while our request waits", _LIKELY,
          "the queue: who sends so many requests, how many slots there are",
          "llama.cpp with one slot, measured: 85.7 s"),
+    _row("slow", (F.SLOW,), "slow, not hung", "it is slow, not hung: text still came when the time was over", _LIKELY,
+         "the load and the queue of the server", "one token each 1.5 s, measured"),
     _row("says_busy", (F.SAYS_BUSY,), "it says it is busy", "the server itself says that it is at capacity", _LIKELY,
          "the queue: who sends so many requests, how many slots there are", "TGI 429, Ollama 503"),
     _row("host_rebooted", (F.STOPPED, F.REBOOTED, F.REBOOT_TOLD), "{host} restarted", "{rebooted}{reboot_told}",
