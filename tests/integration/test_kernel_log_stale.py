@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
+
+import asyncssh
 
 from tests.support.kernel_log_checks import check, condition, scan
 from tests.support.scripted_ssh_hosts import BOOT, END, HEADER, HELLO, Answered, scripted, ssh_host
 from watchdog.checks import kernel_log
+from watchdog.checks.reader_client import ask_hello
 from watchdog.model import Verdict
+from watchdog.ssh import reading
 
 LINE = (
     b'{"__CURSOR":"s=1;i=1","_BOOT_ID":"' + BOOT.encode() + b'","__REALTIME_TIMESTAMP":"1795000000000000",'
@@ -59,3 +64,18 @@ async def test_a_record_that_comes_a_moment_after_the_login_is_waited_for(tmp_pa
     assert kernel_log.SECOND_LOOK_S <= 2
     async with ssh_host(tmp_path, scripted(Changing())) as host:
         assert condition(await scan(check(host))).verdict is Verdict.PASS
+
+
+async def test_a_greeting_that_takes_long_is_no_clock_that_goes_wrong(tmp_path: Path) -> None:
+    async def slow(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        first, rest = HELLO.split(b"boots_rc")
+        process.stdout.write(first)
+        await process.stdout.drain()
+        await asyncio.sleep(1.0)
+        process.stdout.write(b"boots_rc" + rest)
+        process.exit(0)
+
+    async with ssh_host(tmp_path, slow) as host, reading(host, 5.0) as session:
+        greeting = await ask_hello(session)
+    assert 0.9 <= greeting.now - 1795000000 < 3
+    assert 0.9 <= greeting.uptime_s - 9 < 3

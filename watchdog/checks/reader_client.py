@@ -162,9 +162,19 @@ def damage_error(count: int) -> HostError | None:
 
 
 async def ask_hello(session: Session) -> Hello:
-    """Who we are on the host and which boots it shows."""
+    """Who we are on the host and which boots it shows; its clock and its uptime as they are at the end of the answer.
+
+    The host tells them first and may take long over the rest, which must not count as a clock that goes wrong.
+    """
     lines: list[bytes] = []
-    asked = await ask(session, "read1 hello", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
+    loop, heard = asyncio.get_running_loop(), list[float]()
+
+    def take(line: bytes) -> None:
+        heard.append(loop.time())
+        lines.append(line)
+
+    asked = await ask(session, "read1 hello", take, limit_bytes=SHORT_ANSWER_BYTES)
+    rest_s = loop.time() - heard[0] if heard else 0.0
     greeting = frames.parse_hello(asked.transcript.header or {}, lines)
     if greeting is None or len(greeting.boot) != 32:
         raise ReaderError(
@@ -174,7 +184,9 @@ async def ask_hello(session: Session) -> Hello:
         raise ReaderError(
             HostReason.TIMEOUT, "journalctl on the host could not list the boots within 30 s", "Is its disk hanging?"
         )
-    return greeting
+    if rest_s < 0.5:  # the host tells whole seconds
+        return greeting
+    return replace(greeting, now=greeting.now + rest_s, uptime_s=greeting.uptime_s + rest_s)
 
 
 class RecordCollector:
