@@ -9,6 +9,7 @@ import pytest
 
 from watchdog.completion.reply import Reply
 from watchdog.completion.verdict import End
+from watchdog.reasons import ServerReason
 
 
 def _reason(status: int, body: bytes, content_type: str = "application/json") -> str:
@@ -242,3 +243,22 @@ def test_a_redirect_to_a_login_page_is_our_key_and_any_other_a_wrong_address() -
         ("https://llm.example/v1/chat/completions", "not_found"),
     ):
         assert Reply(302, location=location).close(0.1, End.COMPLETE).reason.value == reason
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reason"),
+    [
+        ((401, 402, 403, 407), ServerReason.AUTH),
+        ((405, 410), ServerReason.NOT_FOUND),
+        ((425,), ServerReason.LOADING),
+        ((429, 529), ServerReason.BUSY),
+        ((502, 520, 521, 522, 523, 525, 526, 527, 530), ServerReason.UPSTREAM_DOWN),
+        ((408, 499, 504, 524, 598, 599), ServerReason.GATEWAY_TIMEOUT),
+        ((424, 500, 519, 528, 531), ServerReason.SERVER_ERROR),
+    ],
+)
+def test_a_status_without_words_is_its_reason(statuses: tuple[int, ...], reason: ServerReason) -> None:
+    for status in statuses:
+        reply = Reply(status, "application/json")
+        reply.feed(0.5, b"{}")
+        assert reply.close(0.6, End.COMPLETE).reason is reason, status

@@ -313,3 +313,9 @@ def test_text_that_is_packed_deeper_than_any_server_does_is_no_text() -> None:
 
     assert _plain({"content": packed(9)}).text == "ok"
     assert _plain({"content": packed(10)}).reason is ServerReason.EMPTY
+
+
+@pytest.mark.parametrize("call", ["x", None, [], {}, {"function": None}, {"function": {"name": " ", "arguments": ""}}])
+def test_a_tool_call_that_names_nothing_is_none(call: Any) -> None:
+    assert _plain({"content": None, "tool_calls": [call]}).reason is ServerReason.EMPTY
+    assert _plain({"content": None, "function_call": call}).reason is ServerReason.EMPTY

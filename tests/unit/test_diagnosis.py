@@ -37,7 +37,7 @@ from watchdog.diagnosis import (
     Signature,
     diagnose,
 )
-from watchdog.diagnosis.extract import server_facts
+from watchdog.diagnosis.extract import host_facts, server_facts
 from watchdog.diagnosis.match import matching
 from watchdog.model import Confidence, Diagnosis, Evidence, Observation, Severity, Verdict
 from watchdog.vitals import Bounds, Gpu, GpuTool
@@ -549,3 +549,16 @@ def test_the_gravest_and_then_the_nearest_line_of_this_boot_is_cited_with_its_ow
         ((line("gpu.old", at=SINCE - 205), restarted, line("gpu.new", at=SINCE + 250)), "gpu.new on 0000:01:00.0"),
     ):
         assert words in found(HUNG, host("head", *lines, vitals=vitals("head"), kernel_log=scanned("head"))).sentence
+
+
+@pytest.mark.parametrize("total", [{}, {"memory_total_bytes": 0.0}])
+def test_memory_of_unknown_size_is_neither_low_nor_plenty(total: dict[str, float]) -> None:
+    plain = vitals("head")
+    few = {"memory_available_bytes": 1.0, "memory_some_avg10": 90.0, **total}
+    told = host_facts(HostView(name="head", vitals=replace(plain, measurements=few)), scene(probe()))
+    assert not {Fact.MEMORY_LOW, Fact.MEMORY_PRESSED} & told.keys()
+
+
+def test_nothing_is_known_of_the_clock_of_a_host_that_was_never_seen() -> None:
+    assert HostView(name="head").clock_offset_s == 0.0
+    assert HostView(name="head", vitals=vitals("head", clock_offset_s=-7.0)).clock_offset_s == -7.0

@@ -18,7 +18,7 @@ CLEAN = observed(evidence=(Evidence(1.0, "probe", "no reply"),), labels={"server
 
 
 def test_an_observation_with_nothing_to_hide_is_passed_on_as_it_is() -> None:
-    assert sanitize(CLEAN, HIDE) is CLEAN
+    assert sanitize(CLEAN, HIDE, CLEAN.at) is CLEAN
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_observation_with_nothing_to_hide_is_passed_on_as_it_is() -> None:
 def test_every_text_of_an_observation_is_cleaned_also_where_it_is_the_only_dirty_one(
     dirty: dict[str, Any], clean: dict[str, Any]
 ) -> None:
-    assert sanitize(replace(CLEAN, **dirty), HIDE) == replace(CLEAN, **clean)
+    assert sanitize(replace(CLEAN, **dirty), HIDE, CLEAN.at) == replace(CLEAN, **clean)
 
 
 def test_of_very_much_evidence_the_beginning_and_the_newest_are_kept() -> None:
