@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -484,6 +485,16 @@ async def test_a_message_is_given_up_after_a_week_and_the_others_hear_of_it(tmp_
         station.sinks["phone"].broken = False
         await station.pass_time(3600, step_s=450)
         assert station.sinks["phone"].kinds == []  # no bare end for what never arrived
+
+
+async def test_a_message_that_does_not_arrive_is_waited_for_only_as_long_as_was_asked(tmp_path: Path) -> None:
+    async with Station(tmp_path, configuration(receiver("phone"))) as station:
+        station.sinks["phone"].broken = True
+        test = await station.ingest.test_alert(sent_from="spare box")
+        await station.quiet()
+        async with asyncio.timeout(5):
+            views = await station.outbox.settled(test.incident_id, 0.0)
+        assert not all(view.is_done for view in views)
 
 
 async def test_a_test_alert_proves_every_receiver_or_says_which_failed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.in_memory_journal import InMemoryJournal
-from watchdog.journal.boot import Page
+from watchdog.journal.boot import FILLING, GAPS_LIMIT, UNTOUCHED, BootReading, Page
 from watchdog.journal.reading import Reading
 from watchdog.journal.records import Record, RingRecord
 
@@ -319,3 +319,41 @@ def test_a_beginning_that_comes_late_is_taken_though_later_lines_were_read_alrea
     journal.import_again()
     lines = [line for page in scan(journal, reading) for line in page.lines]
     assert len(lines) == 701
+
+
+def test_an_ended_boot_whose_journal_is_gone_is_not_waited_for() -> None:
+    journal, reading = started()
+    journal.boot()
+    old, current = reading.begin(journal.hello, journal.hello.now)
+    for boot in (old, current):
+        reading.give_up(boot)
+    assert [end.boot for end in reading.boot_ends] == [old]
+    assert not reading.page(current, "-", journal.page(current, "-", 1000), more=False).stale
+
+
+# Gaps of one boot: stretches of stamps that nobody has read
+
+
+def test_lines_that_are_held_for_a_gap_are_forgotten_when_nothing_new_can_come_around_them() -> None:
+    at = BootReading(high_us=1_000_000, held={"old": 100_000, "in a gap": 300_000, "new": 995_000})
+    at.gaps = [[250_000, 350_000, UNTOUCHED]]
+    at.settle_live()
+    assert (at.held, at.floor_us) == ({"in a gap": 300_000, "new": 995_000}, 100_000)
+
+
+def test_of_too_many_gaps_the_oldest_two_become_one() -> None:
+    at = BootReading(high_us=10_000_000)
+    at.gaps = [[number * 100, number * 100 + 50, UNTOUCHED] for number in range(GAPS_LIMIT)]
+    at.note_gap(20_000_000)
+    assert len(at.gaps) == GAPS_LIMIT
+    assert at.gaps[:2] == [[0, 150, UNTOUCHED], [200, 250, UNTOUCHED]]
+    assert at.gaps[-1] == [9_990_001, 20_010_000, UNTOUCHED]
+
+
+def test_a_gap_ends_where_its_lines_are_read_in_order_and_no_other_does() -> None:
+    at = BootReading(high_us=2_000_000, last_us=50_000)
+    at.gaps = [[100, 200, UNTOUCHED], [100_000, 900_000, FILLING]]
+    assert at.take(500_000, "within", live=False)
+    assert at.gaps == [[100, 200, UNTOUCHED], [490_000, 900_000, FILLING]]
+    assert at.take(920_000, "behind", live=False)
+    assert at.gaps == [[100, 200, UNTOUCHED]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from watchdog.config import Config, HostSettings, ServerSettings
-from watchdog.selfwatch.attribution import Answer
+from watchdog.selfwatch.attribution import Answer, TcpProbe
 from watchdog.selfwatch.local_network import (
     Endpoint,
     LocalNetwork,
@@ -199,3 +199,26 @@ def test_a_target_is_probed_at_the_port_it_is_reached_by_or_at_its_jump_hosts() 
         "vitals/worker": ("192.0.2.1", 2200),
         "vitals/other": ("192.0.2.2", 2222),
     }
+
+
+async def test_on_macos_a_target_on_our_own_link_is_told_apart_by_the_route_to_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only neighbours need the permission to talk to the local network."""
+    asked: list[str] = []
+
+    async def route_get(host: str) -> str:
+        asked.append(host)
+        return DARWIN_LINK if host == "192.0.2.10" else DARWIN_DEFAULT
+
+    monkeypatch.setattr("watchdog.selfwatch.local_network._route_get", route_get)
+    network = LocalNetwork(platform="darwin")
+    assert (network.is_darwin, LocalNetwork(platform="linux").is_darwin) == (True, False)
+    near, far, named = [
+        await network._on_link(TcpProbe(address, Answer.NO_HOST, 0.1))
+        for address in ("192.0.2.10:8000", "[2001:db8::1]:8000", "llm.example:8000")
+    ]
+    assert near == TcpProbe("192.0.2.10:8000", Answer.NO_HOST, 0.1, on_link=True)
+    assert far == TcpProbe("[2001:db8::1]:8000", Answer.NO_HOST, 0.1, on_link=False)
+    assert not named.on_link
+    assert asked == ["192.0.2.10", "2001:db8::1"]

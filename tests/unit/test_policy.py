@@ -138,6 +138,8 @@ def test_what_was_told_and_when_decides_what_is_told_next(about: Incident, at: f
 def test_reminders_can_be_turned_off() -> None:
     plan = AlertPlan.from_config(configuration(receiver("mail"), reminder_first_s=0.0))
     assert reasons(incident(notified=notified()), now=NOW + 1e6, plan=plan)["mail"] == "already_told"
+    soon = AlertPlan.from_config(configuration(receiver("mail"), reminder_first_s=1.0))
+    assert reasons(incident(notified=notified()), now=NOW + 1.0, plan=soon)["mail"] == "reminder"
 
 
 def test_a_condition_that_was_held_back_waits_for_the_next_look_an_occurrence_does_not() -> None:
@@ -333,3 +335,12 @@ def test_pauses_double_up_to_their_limit_and_a_stubborn_row_rests_longer_than_it
 
 def test_every_reason_of_a_decision_has_a_name_of_its_own() -> None:
     assert len({reason.value for reason in DecisionReason}) == len(DecisionReason)
+
+
+def test_reminders_are_counted_one_by_one() -> None:
+    """The first comes after another time than those behind it, and one that a silence swallowed counts too."""
+    about, at = incident(notified=notified()), NOW
+    for number, wait_s in enumerate((3600, 14400, 14400), start=1):
+        at += wait_s
+        about = decide(about, None, Circumstances(plan=PLAN), fresh=False, now=at).incident
+        assert about.notified["mail"] == Notified(Severity.PAGE, at, number, 3)

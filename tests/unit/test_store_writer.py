@@ -12,7 +12,7 @@ import pytest
 
 from watchdog.errors import StoreError
 from watchdog.model import Observation, Severity, TrackState, Verdict
-from watchdog.store import Commit, Reader
+from watchdog.store import Commit, Reader, Requests
 from watchdog.store.files import connect_new
 from watchdog.store.writer import Trouble, Writer, open_memory_fallback, restore_to_disk
 from watchdog.store.writes import apply, tidy
@@ -201,3 +201,22 @@ def test_the_cost_of_probes_that_told_no_tokens_is_nothing() -> None:
     disk = connect_new()
     cost = Reader(disk).cost("a", 0, 2e9)
     assert cost == (0, 0, 0, 0)
+
+
+# Commands beside the daemon, and what may wait
+
+
+def test_what_sqlite_complains_about_is_told_in_plain_words_where_the_file_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    for used in (Reader, Requests):
+        with pytest.raises(StoreError, match=r"state\.db is damaged \(odd\)"), used(connect_new(), path=path):
+            raise sqlite3.DatabaseError("odd")
+        with pytest.raises(sqlite3.DatabaseError, match=r"^odd$"), used(connect_new()):
+            raise sqlite3.DatabaseError("odd")
+
+
+def test_a_step_is_written_at_once_unless_it_is_said_to_be_in_no_hurry_and_does_not_matter() -> None:
+    assert not Commit().can_wait
+    assert Commit(hurried=False).can_wait
+    assert not Commit(hurried=False, memory=("a", 1)).can_wait
+    assert Commit(hurried=False, memory=("a", 1), forgettable=True).can_wait
