@@ -42,7 +42,7 @@ def movement_words(change: Change, after: EngineSample | None, window_s: float) 
         case Movement.LOST if change.moved:
             words = f"our request did not reach the engine, which works for others: {_FRONT_END}"
         case Movement.LOST:
-            words = f"our request is waiting, but the engine counts no request: {_FRONT_END}"
+            words = f"our request is waiting, but the engine reports none: {_FRONT_END}"
         case Movement.RESET:
             words = f"the engine restarted during the probe; {queue}"
         case Movement.PARTIAL:
