@@ -288,6 +288,7 @@ class GenerationCheck:
             return Change(movement=Movement.UNKNOWN)
         passed_while_running = judgement.reason in PASSING and (this.before.sample.running or 0) > 0
         moving_tells = judgement.reason.row.busy_if_engine_moves
+        ended_early = this.after is None
         if this.after is None and (judgement.reason in UNANSWERED or passed_while_running or moving_tells):
             if looking is not None:
                 looking.cancel()
@@ -304,9 +305,8 @@ class GenerationCheck:
         change = compare(this.before.sample, this.after.sample)
         if judgement.reason not in UNANSWERED and change.movement is not Movement.BUSY:
             return Change(movement=Movement.UNKNOWN)  # the server's own word stands
-        gave_up = judgement.reason is ServerReason.GATEWAY_TIMEOUT and change.movement is Movement.LOST
-        # A gateway that gave up has taken our request back: then the engine rightly counts none.
-        if gave_up:
+        # Whoever closed before the deadline has taken our request back: then the engine rightly counts none.
+        if change.movement is Movement.LOST and (ended_early or judgement.reason is ServerReason.GATEWAY_TIMEOUT):
             return replace(change, movement=Movement.BUSY) if change.moved else Change(movement=Movement.UNKNOWN)
         return change
 
