@@ -39,7 +39,7 @@ class ServiceManager:
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._is_ready = False
         self.keep_alive_s = _keep_alive_s(environ)
-        """Seconds between two keep-alives; None: systemd does not watch us."""
+        """Seconds between two keep-alive messages; None: systemd does not watch us."""
 
     def ready(self, status: str) -> None:
         """The start, or a reload, is complete; `status` is shown by `systemctl status`."""
@@ -60,7 +60,7 @@ class ServiceManager:
         self._send("STOPPING=1", "STATUS=Stopping.")
 
     async def attend(self, progress: CheckProgress, on_ready: Callable[[], str]) -> None:
-        """Report ready after the first pass, then send keep-alives as long as there is progress.
+        """Report ready after the first pass, then send keep-alive messages as long as there is progress.
 
         `on_ready` is called when the first pass is over and returns the status line. Returns only if systemd does not
         watch us.
@@ -98,7 +98,7 @@ class ServiceManager:
 
 
 def _keep_alive_s(environ: Mapping[str, str]) -> float | None:
-    """Seconds between keep-alives, from `$WATCHDOG_USEC`; None if that is not meant for this process."""
+    """Seconds between keep-alive messages, from `$WATCHDOG_USEC`; None if that is not meant for this process."""
     meant_for = environ.get("WATCHDOG_PID", "")
     limit = environ.get("WATCHDOG_USEC", "")
     if not limit.isascii() or not limit.isdigit() or int(limit) == 0 or meant_for not in ("", str(os.getpid())):
