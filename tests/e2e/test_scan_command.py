@@ -184,14 +184,20 @@ def test_odd_lines_are_read_like_any_other() -> None:
     assert result.returncode == 2
 
 
-def test_a_storm_of_gpu_memory_complaints_pages(tmp_path: Path) -> None:
-    line = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from x @ y.c:1"
-    slow = "".join(f"[{second:5d}.000000] {line}\n" for second in range(0, 90_000, 900))
+def test_a_storm_of_corrected_memory_errors_pages_and_the_same_number_over_days_does_not() -> None:
+    line = "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x12345)"
+    slow = "".join(f"[{second:5d}.000000] {line}\n" for second in range(0, 90_000, 600))
     assert scan("-", given=slow.encode()).returncode == 1
-    fast = "".join(f"[{second:5d}.000000] {line}\n" for second in range(30))
+    fast = "".join(f"[{second:5d}.000000] {line}\n" for second in range(120))
     assert scan("-", given=fast.encode()).returncode == 2
-    short = "".join(f"Aug 28 11:{second // 60:02d}:{second % 60:02d} spark kernel: {line}\n" for second in range(30))
+    short = "".join(f"Aug 28 11:{second // 60:02d}:{second % 60:02d} spark kernel: {line}\n" for second in range(120))
     assert scan("-", given=short.encode()).returncode == 2
+
+
+def test_gpu_memory_complaints_of_a_model_load_never_page_by_themselves() -> None:
+    line = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from x @ y.c:1"
+    fast = "".join(f"[{second:5d}.000000] {line}\n" for second in range(30))
+    assert scan("-", given=fast.encode()).returncode == 1
 
 
 def test_a_reader_that_goes_away_ends_the_scan_quietly() -> None:
