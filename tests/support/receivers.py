@@ -30,7 +30,10 @@ class Mood(StrEnum):
 
 
 class WebhookSink:
-    """A webhook on loopback. `arrived` holds every JSON body it accepted; `refused` counts the others."""
+    """A webhook on loopback. `arrived` holds every JSON body it accepted; `refused` counts the others.
+
+    `untold` counts what it accepted from a sender that cannot know: gone (timed out, killed) or cut off too early.
+    """
 
     def __init__(self, mood: Mood = Mood.WELL) -> None:
         """Answer in `mood`; `moods`, if not empty, are used up first, one a request."""
@@ -38,6 +41,7 @@ class WebhookSink:
         self.moods: list[Mood] = []
         self.arrived: list[dict[str, Any]] = []
         self.refused = 0
+        self.untold = 0
         self.slow_s = 1.0
         self.news = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -105,6 +109,7 @@ class WebhookSink:
         self.news.set()
         if mood is Mood.TWICE and request.transport is not None:
             request.transport.close()
+        self.untold += request.transport is None or request.transport.is_closing()
         return web.Response(text="ok")
 
     async def _drip(self, request: web.Request) -> web.StreamResponse:
