@@ -167,6 +167,15 @@ def split_jump(text: str) -> tuple[str, str, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EscalateSettings:
+    """How a page is repeated until somebody acknowledges it, and who is told as well from the first repetition on."""
+
+    after_s: Pause = 300.0
+    every_s: Pause = 300.0
+    to: Annotated[tuple[str, ...], NotEmpty("leave the key out to repeat to this receiver alone")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverSettings:
     """Where alerts go: any apprise URL, or Alertmanager addresses. Exactly one of `url` and `alertmanager`."""
 
@@ -177,6 +186,7 @@ class ReceiverSettings:
     timeout_s: Annotated[float, Limits(0.1, 600.0)] = 20.0
     fallback: str | None = None
     fallback_after: Annotated[int, Limits(1, 1000)] = 3
+    escalate: EscalateSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.support.alerting_path import KEY, configuration, line_seen, observed, receiver, replace_at
 from tests.support.clock import ManualClock
+from watchdog.config import EscalateSettings
 from watchdog.ingest import Ingest
 from watchdog.model import CheckResult, Delivery, Outcome, OutcomeReason, Severity, Verdict
 from watchdog.policy import AlertPlan
@@ -38,7 +39,10 @@ class Deliveries(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.clock = ManualClock()
-        self.config = configuration(receiver("phone", min_severity=Severity.PAGE, fallback="mail"), receiver("mail"))
+        repeats = EscalateSettings(after_s=60, every_s=1900, to=("mail",))
+        self.config = configuration(
+            receiver("phone", min_severity=Severity.PAGE, fallback="mail", escalate=repeats), receiver("mail")
+        )
         self.arrived: dict[str, list[Delivery]] = defaultdict(list)
         self.leased: dict[str, Delivery | None] = {"phone": None, "mail": None}
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

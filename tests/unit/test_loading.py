@@ -102,7 +102,7 @@ def test_every_number_has_its_limits_and_a_default_within_them() -> None:
 
 
 def test_a_list_that_may_not_be_empty_and_a_text_of_a_special_form_are_what_they_say() -> None:
-    assert {key.name for key in all_keys() if key.form.when_empty} == {"receivers", "alertmanager", "days"}
+    assert {key.name for key in all_keys() if key.form.when_empty} == {"receivers", "alertmanager", "days", "to"}
     assert [key.name for key in all_keys() if key.form.has_lines] == ["identity"]
     for key in all_keys():
         assert not key.form.when_empty or key.form.type is tuple

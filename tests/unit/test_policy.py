@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.alerting_path import KEY, configuration, observed, receiver
 from tests.unit.test_message import incident
-from watchdog.config import Config, HostSettings, ServerSettings
+from watchdog.config import Config, EscalateSettings, HostSettings, ServerSettings
 from watchdog.model import (
     Cause,
     Incident,
@@ -61,6 +61,86 @@ def notified(
     severity: Severity = Severity.PAGE, at: float = NOW, reminders: int = 0, count: int = 3
 ) -> dict[str, Notified]:
     return {"mail": Notified(severity, at, reminders, count)}
+
+
+ESCALATING = AlertPlan.from_config(
+    configuration(
+        receiver(
+            "phone", min_severity=Severity.PAGE, escalate=EscalateSettings(after_s=300, every_s=120, to=("partner",))
+        ),
+        receiver("mail"),
+        receiver(
+            "partner", min_severity=Severity.PAGE, escalate=EscalateSettings(after_s=60, every_s=60, to=("boss",))
+        ),
+        receiver("boss"),
+    )
+)
+ONLY_THE_PHONE = replace(
+    ESCALATING, targets=tuple(replace(target, receivers=("phone", "mail")) for target in ESCALATING.targets)
+)
+
+
+def told_over_time(
+    start: Incident, times: list[float], plan: AlertPlan = ONLY_THE_PHONE
+) -> list[tuple[float, str, str]]:
+    """What is sent when time passes: (seconds since the start, receiver, kind)."""
+    now, sent = start, []
+    for seconds in times:
+        made = decide(now, None, Circumstances(plan=plan), fresh=seconds == 0, now=NOW + seconds)
+        now = made.incident
+        sent += [(seconds, note.receiver, note.kind.value) for note in made.notifications]
+    return sent
+
+
+def test_a_page_is_repeated_until_it_is_answered_and_the_next_in_line_hear_of_it_one_after_the_other() -> None:
+    assert told_over_time(incident(), [0, 299, 300, 301, 359, 360, 420]) == [
+        (0, "phone", "FIRING"),
+        (0, "mail", "FIRING"),
+        (300, "phone", "STILL FIRING"),
+        (300, "partner", "FIRING"),
+        (360, "partner", "STILL FIRING"),
+        (360, "boss", "FIRING"),
+        (420, "phone", "STILL FIRING"),
+        (420, "partner", "STILL FIRING"),
+    ]
+
+
+def test_who_was_told_because_nobody_answered_hears_of_the_end() -> None:
+    made = decide(incident(), None, Circumstances(plan=ONLY_THE_PHONE), fresh=True, now=NOW)
+    made = decide(made.incident, None, Circumstances(plan=ONLY_THE_PHONE), fresh=False, now=NOW + 300)
+    over = ended(made.incident, StepReason.RECOVERED, TransitionKind.RESOLVED, NOW + 310)
+    transition = Transition(
+        kind=TransitionKind.RESOLVED, reason=StepReason.RECOVERED, cause=Cause.STRIKES, severity=Severity.PAGE
+    )
+    end = decide(over, transition, Circumstances(plan=ONLY_THE_PHONE), fresh=False, now=NOW + 310)
+    assert [note.receiver for note in end.notifications] == ["mail", "partner", "phone"]
+
+
+def test_an_answered_page_is_not_repeated_and_nobody_else_is_told() -> None:
+    answered = replace(incident(), acknowledged_at=NOW)
+    assert told_over_time(answered, [0, 300, 420]) == [(0, "phone", "FIRING"), (0, "mail", "FIRING")]
+    later = replace(
+        answered,
+        notified={"phone": Notified(Severity.PAGE, NOW - 200, 1, 3), "mail": Notified(Severity.PAGE, NOW, 0, 3)},
+    )
+    why = reasons(later, plan=ONLY_THE_PHONE, fresh=False)
+    assert why == {"phone": "acknowledged", "mail": "not_due", "partner": "acknowledged"}
+
+
+def test_a_warning_is_not_escalated_and_a_silence_holds_both_the_repetition_and_the_next_in_line() -> None:
+    warning = replace(incident(), severity=Severity.WARN)
+    assert told_over_time(warning, [0, 300, 420]) == [(0, "mail", "FIRING")]
+    told = {name: Notified(Severity.PAGE, NOW - 400, 1, 3) for name in ("phone", "mail")}
+    silence = Silence(
+        id="s1", matcher={"server": "deepseek"}, starts_at=NOW - 1, ends_at=NOW + 60, reason="known", author="me"
+    )
+    why = reasons(replace(incident(), notified=told), plan=ONLY_THE_PHONE, fresh=False, silences=(silence,))
+    assert why == {"phone": "silenced", "mail": "not_due", "partner": "silenced"}
+
+
+def test_an_unanswered_page_about_a_kernel_line_is_repeated_though_no_new_line_came() -> None:
+    line = replace(incident(), nature=Nature.OCCURRENCE)
+    assert told_over_time(line, [0, 300])[2:] == [(300, "phone", "STILL FIRING"), (300, "partner", "NEW")]
 
 
 def test_a_plan_knows_thresholds_and_receivers_by_the_longest_prefix() -> None:

@@ -12,7 +12,7 @@ from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.model import Severity
 
 if TYPE_CHECKING:
-    from watchdog.config import Config, MaintenanceSettings
+    from watchdog.config import Config, EscalateSettings, MaintenanceSettings
     from watchdog.loading import Loaded, PlannedCheck
 
 PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
@@ -101,6 +101,7 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
             "min_severity": receiver.min_severity.value,
             "fallback": receiver.fallback,
             "fallback_after": receiver.fallback_after,
+            "escalate": None if receiver.escalate is None else _escalation_json(receiver.escalate),
         }
         for receiver in config.receivers
     ]
@@ -113,6 +114,10 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
         "checks": checks,
         "receivers": receivers,
     }
+
+
+def _escalation_json(escalate: EscalateSettings) -> dict[str, Any]:
+    return {"after_s": escalate.after_s, "every_s": escalate.every_s, "to": list(escalate.to)}
 
 
 def plan_text(config: Config) -> str:
@@ -138,6 +143,8 @@ def plan_text(config: Config) -> str:
         if receiver.fallback:
             tries = _counted(receiver.fallback_after, "try", "tries")
             lines.append(f"{receiver.fallback} gets what {receiver.name} did not accept after {tries}.")
+        if receiver.escalate is not None:
+            lines.append(_escalation(receiver.name, receiver.escalate))
     lines += [_window(window) for window in config.maintenance]
     if config.web is not None and config.web.probe_on_scrape:
         lines.append("A server is probed when Prometheus asks for /probe; if it does not ask, you are told so.")
@@ -147,6 +154,17 @@ def plan_text(config: Config) -> str:
             "while all checks run."
         )
     return "\n".join(lines)
+
+
+def _escalation(receiver: str, escalate: EscalateSettings) -> str:
+    from watchdog.loading import written_duration
+
+    first, every = written_duration(escalate.after_s), written_duration(escalate.every_s)
+    others = f" and goes to {' and '.join(escalate.to)} as well" if escalate.to else ""
+    return (
+        f"A page that nobody acknowledges is repeated to {receiver} after {first}{others}; "
+        f"then every {every} until somebody does or it is over."
+    )
 
 
 def _window(window: MaintenanceSettings) -> str:

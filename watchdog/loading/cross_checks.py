@@ -72,6 +72,10 @@ def check_references(root: Record, problems: Problems) -> None:
         fallback = receiver.get("fallback")
         if fallback is not None and receivers is not None and fallback not in receivers:
             _unknown_name(receiver, "fallback", "receiver", fallback, receivers, problems)
+        escalate = receiver.section("escalate")
+        _check_list(escalate, "to", "receiver", receivers, problems)
+        if receiver.get("name") in (escalate.get("to") or ()):
+            problems.error(escalate.at("to"), "escalates to itself", "it is repeated here anyway: name others")
     _check_fallback_loops(root, problems)
 
 

@@ -135,6 +135,7 @@ class DecisionReason(StrEnum):
     FIRST = "first"
     ESCALATED = "escalated"
     REMINDER = "reminder"
+    UNANSWERED = "unanswered"
     ENDED = "ended"
     ALREADY_TOLD = "already_told"
     NOT_DUE = "not_due"
@@ -148,6 +149,7 @@ class DecisionReason(StrEnum):
     OUTBOX_FULL = "outbox_full"
 
 
+_SENDS = (DecisionReason.FIRST, DecisionReason.ESCALATED, DecisionReason.REMINDER, DecisionReason.UNANSWERED)
 _SKIPS_A_REMINDER = (DecisionReason.SILENCED, DecisionReason.MAINTENANCE)
 
 
@@ -187,31 +189,46 @@ def decide(
     """
     if incident.status is not IncidentStatus.FIRING:
         return _closing(incident, transition)
-    receivers = circumstances.plan.receivers_for(incident.key, incident.labels, incident.severity)
+    named = circumstances.plan.receivers_for(incident.key, incident.labels, incident.severity)
+    receivers = list(named)
     notified = dict(incident.notified)
     reasons: dict[str, DecisionReason] = {}
     notifications = []
-    for receiver in receivers:
+    for receiver in receivers:  # grows meanwhile: nobody answered, so others are told as well
         before = notified.get(receiver)
         if before is not None and before.at > now:
             before = replace(before, at=now)  # the wall clock was set back; reminders count from here
             notified[receiver] = before
-        reason = _about_receiver(incident, receiver, before, circumstances, fresh=fresh, now=now)
+        if receiver in named or before is not None:
+            reason = _about_receiver(incident, receiver, before, circumstances, fresh=fresh, now=now)
+        else:
+            reason = _about_next_in_line(incident, receiver, circumstances, now)
         reasons[receiver] = reason
-        if reason in (DecisionReason.FIRST, DecisionReason.ESCALATED, DecisionReason.REMINDER):
-            kind = _kind(incident, reason)
-            notifications.append(Notification(incident.id, receiver, kind, incident.severity))
-            again = (before.reminders if before else 0) + 1 if reason is DecisionReason.REMINDER else 0
+        if reason in _SENDS:
+            repeats = before is not None and reason in (DecisionReason.REMINDER, DecisionReason.UNANSWERED)
+            notifications.append(Notification(incident.id, receiver, _kind(incident, repeats), incident.severity))
+            again = before.reminders + 1 if before is not None and repeats else 0
             notified[receiver] = Notified(incident.severity, now, again, incident.count)
         elif before is not None and reason in _SKIPS_A_REMINDER and before.severity.rank >= incident.severity.rank:
             # A reminder that fell into the quiet time is left out, not put off: at its end only changes are reported.
             notified[receiver] = replace(before, at=now, reminders=before.reminders + 1)
+        receivers += [
+            name for name in _next_in_line(incident, receiver, notified, circumstances.plan) if name not in receivers
+        ]
     changed = incident if notified == dict(incident.notified) else replace(incident, notified=notified)
     return Decision(changed, tuple(notifications), reasons)
 
 
-def _kind(incident: Incident, reason: DecisionReason) -> NotificationKind:
-    if reason is DecisionReason.REMINDER:
+def _next_in_line(
+    incident: Incident, receiver: str, notified: Mapping[str, Notified], plan: AlertPlan
+) -> tuple[str, ...]:
+    """Who is told as well once the page to `receiver` had to be repeated."""
+    escalate, told = plan.escalation(receiver, incident.severity), notified.get(receiver)
+    return escalate.to if escalate is not None and told is not None and told.reminders else ()
+
+
+def _kind(incident: Incident, repeats: bool) -> NotificationKind:
+    if repeats:
         return NotificationKind.STILL_FIRING
     return NotificationKind.NEW if incident.nature is Nature.OCCURRENCE else NotificationKind.FIRING
 
@@ -243,6 +260,23 @@ def _about_receiver(
     return _about_reminder(incident, receiver, last, circumstances, now)
 
 
+def _about_next_in_line(incident: Incident, receiver: str, circumstances: Circumstances, now: float) -> DecisionReason:
+    """Whether a receiver that would not hear of it by itself is told now, because nobody answered the page."""
+    if incident.acknowledged_at is not None:
+        return DecisionReason.ACKNOWLEDGED
+    return _unless_held_back(DecisionReason.UNANSWERED, incident, receiver, circumstances, now)
+
+
+def _unless_held_back(
+    reason: DecisionReason, incident: Incident, receiver: str, circumstances: Circumstances, now: float
+) -> DecisionReason:
+    """`reason`, unless something keeps a message about `incident` from `receiver` now."""
+    held_back = _held_back(incident, receiver, circumstances, now)
+    if held_back is None and receiver in circumstances.full:
+        return DecisionReason.OUTBOX_FULL
+    return held_back or reason
+
+
 def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, now: float) -> DecisionReason | None:
     """Why nothing new about `incident` may reach `receiver` now, or None."""
     if held_for_the_first(incident, circumstances.standby, now):
@@ -263,19 +297,21 @@ def _about_reminder(
 ) -> DecisionReason:
     """Whether a receiver that was told everything is due a reminder."""
     alerting = circumstances.plan.alerting
-    wait_s = alerting.reminder_every_s if last.reminders else alerting.reminder_first_s
+    escalate = circumstances.plan.escalation(receiver, incident.severity)
+    if escalate is not None:
+        wait_s = escalate.every_s if last.reminders else escalate.after_s
+    else:
+        wait_s = alerting.reminder_every_s if last.reminders else alerting.reminder_first_s
     if wait_s <= 0:
         return DecisionReason.ALREADY_TOLD
     if now - last.at < wait_s:
         return DecisionReason.NOT_DUE
     if incident.acknowledged_at is not None:
         return DecisionReason.ACKNOWLEDGED
-    if incident.nature is Nature.OCCURRENCE and incident.count <= last.count:
+    if escalate is None and incident.nature is Nature.OCCURRENCE and incident.count <= last.count:
         return DecisionReason.NOTHING_NEW
-    held_back = _held_back(incident, receiver, circumstances, now)
-    if held_back is not None:
-        return held_back
-    return DecisionReason.OUTBOX_FULL if receiver in circumstances.full else DecisionReason.REMINDER
+    due = DecisionReason.REMINDER if escalate is None else DecisionReason.UNANSWERED
+    return _unless_held_back(due, incident, receiver, circumstances, now)
 
 
 def ended(incident: Incident, reason: StepReason, kind: TransitionKind, now: float) -> Incident:

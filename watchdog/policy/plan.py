@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from watchdog.config import AlertingSettings, Config, KernelLogSettings, ProbeSettings, ReceiverSettings, VitalsSettings
+from watchdog.config import (
+    AlertingSettings,
+    Config,
+    EscalateSettings,
+    KernelLogSettings,
+    ProbeSettings,
+    ReceiverSettings,
+    VitalsSettings,
+)
 from watchdog.kinds import BLIND, BUILT, DELIVERY, KINDS, is_own
 from watchdog.model import Maintenance, Severity, Thresholds
 from watchdog.policy.silences import maintenance_of
@@ -98,6 +106,12 @@ class AlertPlan:
             for receiver in self.receivers
             if receiver.name in named and receiver.name != deaf and receiver.min_severity.rank <= severity.rank
         )
+
+    def escalation(self, receiver: str, severity: Severity) -> EscalateSettings | None:
+        """How an unanswered incident of this severity is repeated to `receiver`; None: by ordinary reminders."""
+        if severity is not Severity.PAGE:
+            return None
+        return next((one.escalate for one in self.receivers if one.name == receiver), None)
 
 
 def _thresholds(failures: int, successes: int, alerting: AlertingSettings) -> Thresholds:
