@@ -166,6 +166,10 @@ def split_jump(text: str) -> tuple[str, str, int]:
     return user, address.strip("[]"), int(port)
 
 
+ACKNOWLEDGE_ON = ("pover", "tgram", "ntfy", "ntfys")
+"""apprise's schemes of the services on which a page can be acknowledged from the phone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalateSettings:
     """How a page is repeated until somebody acknowledges it, and who is told as well from the first repetition on."""
@@ -186,6 +190,7 @@ class ReceiverSettings:
     timeout_s: Annotated[float, Limits(0.1, 600.0)] = 20.0
     fallback: str | None = None
     fallback_after: Annotated[int, Limits(1, 1000)] = 3
+    acknowledge: bool = False
     escalate: EscalateSettings | None = None
 
 

@@ -26,9 +26,10 @@ from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.kinds import BUILT
 from watchdog.message import Redactor
-from watchdog.model import Check, CheckResult, Observation
+from watchdog.model import Check, CheckResult, Delivery, Observation, Outcome
 from watchdog.notify import build
 from watchdog.outbox import Outbox
+from watchdog.phone_ack import PhoneAck
 from watchdog.policy import AlertPlan
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
@@ -259,8 +260,19 @@ class _Watching:
             config = self.config
             redactor = _redactor(config)
             receivers = {row.name: build(row, redactor) for row in config.receivers}
-            outbox = Outbox(self._store, self._ingest, receivers, self._clock, attempted=self._web.attempted)
-            ended = await run_while(outbox.run(), lambda: self._has_receivers_of(config), self._receivers_changed)  # noqa: B023
+            channels = {name: one.ack_channel for name, one in receivers.items() if one.ack_channel is not None}
+            phones = PhoneAck(self._store, self._ingest, self._clock, channels)
+
+            def attempted(delivery: Delivery, outcome: Outcome, phones: PhoneAck = phones) -> None:
+                phones.note(delivery, outcome)
+                self._web.attempted(delivery, outcome)
+
+            outbox = Outbox(self._store, self._ingest, receivers, self._clock, attempted=attempted)
+            ended = await run_while(
+                _together(outbox.run(), phones.run()),
+                lambda: self._has_receivers_of(config),  # noqa: B023
+                self._receivers_changed,
+            )
 
     def _has_receivers_of(self, config: Config) -> bool:
         return (self.config.receivers, self.config.alerting) == (config.receivers, config.alerting)
@@ -281,6 +293,13 @@ class _Watching:
             trouble = f"the state is in memory only: {self._store.trouble.text}"
         trouble = trouble or self._unheard
         return Pulse(self._selfwatch.complete(), trouble)
+
+
+async def _together(outbox: Coroutine[None, None, None], phones: Coroutine[None, None, None]) -> None:
+    """Both until one fails or we are cancelled; the outbox gets its grace to end."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(outbox)
+        group.create_task(phones)
 
 
 def instance_of(store: Store) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -39,6 +40,7 @@ async def http_call(
     timeout_s: float,
     data: bytes | None = None,
     json: Any = None,
+    headers: Mapping[str, str] | None = None,
     read_bytes: int = 0,
 ) -> HttpReply:
     """Send one request on a connection of its own; `timeout_s` bounds all of it. Never raises for a failed request.
@@ -50,7 +52,7 @@ async def http_call(
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False) as session,
-            session.request(method, url, data=data, json=json, allow_redirects=False) as reply,
+            session.request(method, url, data=data, json=json, headers=headers, allow_redirects=False) as reply,
         ):
             body = await reply.content.read(read_bytes) if read_bytes else b""
             return HttpReply(reply.status, body.decode("utf-8", "replace"))

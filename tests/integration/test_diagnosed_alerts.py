@@ -51,7 +51,7 @@ async def test_trigger_reminder_and_resolve_carry_the_diagnosis(tmp_path: Path) 
         assert lines[1] == cause
         assert [line.split(" UTC ")[1].split(":")[0] for line in lines if line.startswith("- ")] == [
             "no_reply", "head vitals", "worker vitals"]  # fmt: skip
-        assert lines[-2] == "look at: the ranks' logs and the link between them"
+        assert lines[-3] == "look at: the ranks' logs and the link between them"
         assert len(body) < BODY_LIMIT
         await station.pass_time(3660)
         assert phone.kinds == ["FIRING", "STILL FIRING"]

@@ -18,7 +18,8 @@ from aiohttp import web
 from tests.integration.test_notify import delivery, receiver_at, text_of
 from tests.support.alerting_path import Station, configuration, line_seen, receiver
 from watchdog.model import Delivery, Outcome, OutcomeReason, Text
-from watchdog.notify.apprise_receiver import open_service
+from watchdog.notify.ack_channels import AckChannel
+from watchdog.notify.apprise_receiver import open_plugin
 from watchdog.notify.bounded_http import READ_LIMIT_BYTES
 from watchdog.notify.chat_markup import plain_for
 
@@ -102,6 +103,7 @@ class Picky:
     clock: Callable[[], float]
     name: str = "phone"
     refresh_s: float | None = None
+    ack_channel: AckChannel | None = None
     refuses: Callable[[Delivery], Outcome | None] = lambda _delivery: None
     accepted: list[tuple[float, str]] = field(default_factory=list)
     tried: list[float] = field(default_factory=list)
@@ -181,7 +183,7 @@ NASTY = (
     ],
 )
 def test_a_kernel_line_mentions_nobody_and_links_nowhere(url: str) -> None:
-    shown = plain_for(open_service(url)[0], NASTY)
+    shown = plain_for(open_plugin(url), NASTY)
     for mark in ("@everyone", "@here", "<@", "<users", "](http", "://evil", "**b**"):
         assert mark not in shown
     assert shown.replace("\u200b", "").replace("\\", "") == NASTY
@@ -189,4 +191,4 @@ def test_a_kernel_line_mentions_nobody_and_links_nowhere(url: str) -> None:
 
 
 def test_other_services_get_the_text_as_it_is() -> None:
-    assert plain_for(open_service("json://localhost/x")[0], NASTY) == NASTY
+    assert plain_for(open_plugin("json://localhost/x"), NASTY) == NASTY

@@ -103,12 +103,17 @@ async def test_acknowledging_stops_reminders_and_status_says_who_and_why(
             await station.fail()
         phone = station.sinks["phone"]
         incident = phone.accepted[0][0].incident_id
+        assert run("ack", "--state-dir", str(tmp_path)) == 0
+        assert f"{incident}  page  " in (said := capsys.readouterr().out)
+        assert "(not acknowledged)" in said
         assert run("ack", "--state-dir", str(tmp_path), "--reason", "I restart it", incident) == 0
         capsys.readouterr()
         run("status", "--state-dir", str(tmp_path))
         assert "acknowledged 0 s ago, by ada: I restart it" in capsys.readouterr().out
         await station.pass_time(6 * 3600, step_s=600)
         assert phone.kinds == ["FIRING"]
+        assert run("ack", "--state-dir", str(tmp_path)) == 0
+        assert "(acknowledged by ada: I restart it)" in capsys.readouterr().out
         assert run("ack", "--state-dir", str(tmp_path), "--reason", "x", "nothere1") == 64
         assert "no open incident" in capsys.readouterr().err
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Text
+from watchdog.notify.ack_channels import AckChannel
 
 
 class Mood(StrEnum):
@@ -155,6 +156,7 @@ class RecordingReceiver:
     name: str
     broken: bool = False
     refresh_s: float | None = None
+    ack_channel: AckChannel | None = None
     accepted: list[tuple[Delivery, Text]] = field(default_factory=list)
     refreshed: list[tuple[Incident, ...]] = field(default_factory=list)
     tried: int = 0

@@ -99,8 +99,8 @@ def test_a_working_directory_that_is_gone_checks_and_sends_as_ever(tmp_path: Pat
         os.rmdir(gone)
         from watchdog.loading.url_check import check_urls
         print(check_urls(["json://127.0.0.1/"]), "apprise" in sys.modules)
-        from watchdog.notify.apprise_receiver import open_service
-        print(len(open_service("json://127.0.0.1/")))
+        from watchdog.notify.apprise_receiver import open_plugin
+        print(len(open_plugin("json://127.0.0.1/")))
         from watchdog.notify import url_problem
         print(url_problem("json://127.0.0.1/"))
     """

@@ -100,6 +100,7 @@ def test_a_page_without_a_diagnosis_reads_as_agreed() -> None:
         "- 11:06:41 UTC api: /v1/models answers 200",
         "do: The engine looks hung.",
         "look at: the log of the server process, and GPU use and power on its hosts",
+        "acknowledge: inference-watchdog ack 6f39e044",
         "incident 6f39e044 · attempt 1",
     ]
 
@@ -120,6 +121,7 @@ def test_a_page_with_a_diagnosis_says_it_once_and_folds_its_probes() -> None:
         f"- 11:07:40 UTC {missed(0).source}: {missed(0).text} (×3, last 11:11:40 UTC)",
         "- 11:08:50 UTC head vitals: 22.9 GiB of 119.2 GiB memory available; GPU 0 96 % at 20 W",
         "look at: the log of the server process",
+        "acknowledge: inference-watchdog ack 6f39e044",
     ]
 
 
@@ -166,7 +168,19 @@ def test_a_kernel_line_says_when_and_how_often_and_shows_every_line_as_it_was() 
         *[f"- 11:06:4{n} UTC worker kernel: pcieport 0000:00:0{n}.0: Uncorrected (Fatal)" for n in range(3)],
         "do: Expect a lock.",
         "look at: the kernel log of worker (journalctl -k, dmesg), also of the boot before",
+        "acknowledge: inference-watchdog ack 6f39e044",
     ]
+
+
+def test_only_a_page_that_nobody_has_acknowledged_says_how_to_acknowledge_it() -> None:
+    def says(**changes: Any) -> bool:
+        about = incident(**changes)
+        return "acknowledge:" in render(about, NotificationKind.STILL_FIRING, now=SINCE + 300, zone=UTC).body
+
+    assert says()
+    assert not says(severity=Severity.WARN)
+    assert not says(acknowledged_at=SINCE + 200)
+    assert "acknowledge:" not in render(incident(), NotificationKind.RESOLVED, now=SINCE + 300, zone=UTC).body
 
 
 def test_times_are_in_the_zone_of_the_reader_and_the_date_is_named_when_it_is_another_day() -> None:

@@ -243,18 +243,34 @@ def _words(silence: Silence) -> str:
 
 @click.command()
 @state_dir_option
-@click.option("--reason", required=True, help="Who does what about it; shown in `status`.")
-@click.argument("incident_ids", metavar="INCIDENT...", nargs=-1, required=True)
+@click.option("--reason", default="seen", show_default=True, help="Who does what about it; shown in `status`.")
+@click.argument("incident_ids", metavar="[INCIDENT]...", nargs=-1)
 def ack(state_dir: str | None, reason: str, incident_ids: tuple[str, ...]) -> int:
-    """Acknowledge open incidents: no more reminders about them until they end.
+    """Acknowledge open incidents: no more reminders and repetitions until they end. Without INCIDENT: list them.
 
     INCIDENT is the id in the last line of the alert. You are still notified when it resolves or gets worse, and the
     next incident of the same check alerts as usual.
     """
     from watchdog.store import Requests
 
+    if not incident_ids:
+        _list_open(state_dir)
+        return EXIT_OK
     with Requests.open(kept_state_dir(state_dir)) as requests:
         for incident_id in incident_ids:
             requests.acknowledge(incident_id, time.time(), reason, author())  # noqa: TID251 - a command is an entry point
             click.echo(f"Incident {incident_id} is acknowledged: no reminders until it ends.")
     return EXIT_OK
+
+
+def _list_open(state_dir: str | None) -> None:
+    """One line per open incident: its id, whether somebody has acknowledged it, and what it is about."""
+    from watchdog.store import Reader
+
+    with Reader.open(kept_state_dir(state_dir)) as reader:
+        incidents, acknowledged = reader.open_incidents(), reader.acknowledged()
+    for incident in incidents:
+        found = acknowledged.get(incident.id)
+        said = f"acknowledged by {found.author or 'somebody'}: {found.reason}" if found else "not acknowledged"
+        click.echo(f"{incident.id}  {incident.severity.value:4}  {incident.statement}  ({said})")
+    click.echo("Acknowledge with `inference-watchdog ack INCIDENT`." if incidents else "No incident is open.")

@@ -101,6 +101,7 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
             "min_severity": receiver.min_severity.value,
             "fallback": receiver.fallback,
             "fallback_after": receiver.fallback_after,
+            "acknowledge": receiver.acknowledge,
             "escalate": None if receiver.escalate is None else _escalation_json(receiver.escalate),
         }
         for receiver in config.receivers
@@ -143,6 +144,8 @@ def plan_text(config: Config) -> str:
         if receiver.fallback:
             tries = _counted(receiver.fallback_after, "try", "tries")
             lines.append(f"{receiver.fallback} gets what {receiver.name} did not accept after {tries}.")
+        if receiver.acknowledge:
+            lines.append(f"A page at {receiver.name} can be acknowledged on the phone.")
         if receiver.escalate is not None:
             lines.append(_escalation(receiver.name, receiver.escalate))
     lines += [_window(window) for window in config.maintenance]

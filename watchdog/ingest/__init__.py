@@ -206,6 +206,11 @@ class Ingest:
         )
         await self._observe(replace(found, nature=Nature.OCCURRENCE), self._clock.wall())
 
+    async def acknowledge(self, incident_id: str, now: float, reason: str, author: str) -> None:
+        """Do as the `ack` command does. Raises `StoreError` if the incident is not open."""
+        await self._store.request(lambda ask: ask.acknowledge(incident_id, now, reason, author))
+        await self._follow_operator_requests(now)
+
     async def test_alert(self, receivers: Iterable[str] | None = None, *, sent_from: str = "") -> Rehearsal:
         """Queue a trigger and its end in the real outbox, for `receivers` (None: all of them).
 

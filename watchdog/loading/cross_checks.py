@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from watchdog.config import ACKNOWLEDGE_ON, Secret
 from watchdog.errors import RuleError
 from watchdog.loading.records import Problems, Record, shown
 from watchdog.model import Severity, matches_value
@@ -72,11 +73,24 @@ def check_references(root: Record, problems: Problems) -> None:
         fallback = receiver.get("fallback")
         if fallback is not None and receivers is not None and fallback not in receivers:
             _unknown_name(receiver, "fallback", "receiver", fallback, receivers, problems)
+        _check_acknowledge(receiver, problems)
         escalate = receiver.section("escalate")
         _check_list(escalate, "to", "receiver", receivers, problems)
         if receiver.get("name") in (escalate.get("to") or ()):
             problems.error(escalate.at("to"), "escalates to itself", "it is repeated here anyway: name others")
     _check_fallback_loops(root, problems)
+
+
+def _check_acknowledge(receiver: Record, problems: Problems) -> None:
+    url = receiver.get("url")
+    scheme = url.reveal().strip().partition("://")[0].lower() if isinstance(url, Secret) else ""
+    if receiver.get("acknowledge") and scheme not in ACKNOWLEDGE_ON:
+        known = ", ".join(f"{one}://" for one in ACKNOWLEDGE_ON)
+        problems.error(
+            receiver.at("acknowledge"),
+            "a page cannot be acknowledged on the phone with this service",
+            f"this works with {known}; elsewhere use `inference-watchdog ack`",
+        )
 
 
 def _check_list(record: Record, field: str, what: str, known: list[str] | None, problems: Problems) -> None:

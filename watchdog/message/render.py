@@ -12,7 +12,18 @@ from datetime import tzinfo
 
 from watchdog.kinds import BLIND, SELF_LOOK_AT, kind_of
 from watchdog.message.redaction import Redactor
-from watchdog.model import Cause, Delivery, Evidence, Incident, Nature, NotificationKind, StepReason, Text, statement_of
+from watchdog.model import (
+    Cause,
+    Delivery,
+    Evidence,
+    Incident,
+    Nature,
+    NotificationKind,
+    Severity,
+    StepReason,
+    Text,
+    statement_of,
+)
 from watchdog.text import clean_block, clean_line, duration, shortened, timestamp
 
 # The two messages of a test alert: real enough to prove the road, plain enough to frighten nobody.
@@ -195,7 +206,7 @@ def _cause(incident: Incident) -> list[str]:
 
 
 def _what_next(incident: Incident) -> list[str]:
-    """The lines about what to do, and where to look."""
+    """The lines about what to do, where to look, and how to say that somebody does."""
     found = incident.diagnosis
     kind = kind_of(incident.key)
     look = SELF_LOOK_AT if kind is None else kind.look_at.format(host=incident.labels.get("host", "the host"))
@@ -204,7 +215,12 @@ def _what_next(incident: Incident) -> list[str]:
         look = found.look_at
         if incident.look_only:
             advice = ""  # it follows from the reason alone; the diagnosis knows better where to look
-    return [*([f"do: {advice}"] if advice else []), *([f"look at: {clean_line(look)}"] if look else [])]
+    acknowledge = incident.severity is Severity.PAGE and incident.acknowledged_at is None
+    return [
+        *([f"do: {advice}"] if advice else []),
+        *([f"look at: {clean_line(look)}"] if look else []),
+        *([f"acknowledge: inference-watchdog ack {incident.id}"] if acknowledge else []),
+    ]
 
 
 def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:

@@ -96,6 +96,8 @@ class Outcome:
     """Not delivered, but the receiver is there: it refused this one message."""
     retry_after_s: float = 0.0
     """How long the receiver asks us to wait before the next message; 0: it does not."""
+    receipt: str = ""
+    """What the service handed us for a page that waits to be acknowledged there; "": nothing."""
 
     @property
     def delivered(self) -> bool:

@@ -16,6 +16,7 @@ from watchdog.http_call import http_call
 from watchdog.kinds import TEST
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
+from watchdog.notify.ack_channels import AckChannel
 from watchdog.text import clean_line
 
 REFRESH_S = 60.0
@@ -32,6 +33,7 @@ class AlertmanagerReceiver:
     """Posts to every address; one that accepts is enough (they tell each other), as Prometheus does it."""
 
     refresh_s: float | None = REFRESH_S
+    ack_channel: AckChannel | None = None
 
     def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
         self.name = settings.name

@@ -7,6 +7,7 @@ its timeouts are off here, its call runs on a thread of this receiver alone, and
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
+from watchdog.notify.ack_channels import channel_for
 from watchdog.notify.bounded_http import Exchange
 from watchdog.notify.chat_markup import plain_for
 from watchdog.notify.urls import leave_deleted_directory, mute_loggers
@@ -50,9 +52,10 @@ class AppriseReceiver:
         self._url = settings.url
         self._timeout_s = settings.timeout_s
         self._hide = redactor
-        self._service: apprise.Apprise | None = None
-        self._service_lock = threading.Lock()
+        self._plugin: apprise.NotifyBase | None = None
+        self._plugin_lock = threading.Lock()
         self._running: dict[int, _Sending] = {}
+        self.ack_channel = channel_for(settings, self._opened_plugin)
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:  # noqa: ARG002 - part of `Receiver`
         """Hand over one message within `timeout_s`.
@@ -96,19 +99,25 @@ class AppriseReceiver:
         """On the receiver's thread: call apprise and read its result, target by target."""
         exchange = Exchange.lasting(self._timeout_s)
         try:
-            service = self._ready()
+            plugin = copy.copy(self._opened_plugin())  # another thread may still be sending with the original
             import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
 
+            asks = self.ack_channel is not None and _waits_for_an_answer(delivery)
+            if asks and self.ack_channel is not None:
+                self.ack_channel.ask(plugin, exchange, delivery.incident_id)
+            service = apprise.Apprise(plugin, asset=plugin.asset)
             with exchange:
                 result = service.notify(
-                    body=plain_for(service[0], text.body),
-                    title=plain_for(service[0], text.title),
+                    body=plain_for(plugin, text.body),
+                    title=plain_for(plugin, text.title),
                     notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
                     body_format=apprise.NotifyFormat.TEXT,
                     log_level=logging.WARNING,
                 )
             if result:
-                return Outcome(OutcomeReason.DELIVERED, duration_s=sum(target.elapsed for target in result))
+                receipt = self.ack_channel.handle(exchange.answer) if asks and self.ack_channel is not None else ""
+                elapsed_s = sum(target.elapsed for target in result)
+                return Outcome(OutcomeReason.DELIVERED, duration_s=elapsed_s, receipt=receipt)
             said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
             status = result.status.name
         except Exception as error:  # noqa: BLE001 - plugins of many authors: whatever one raises is a failed attempt
@@ -121,11 +130,11 @@ class AppriseReceiver:
             retry_after_s=exchange.retry_after_s,
         )
 
-    def _ready(self) -> apprise.Apprise:
-        with self._service_lock:
-            if self._service is None:
-                self._service = open_service(self._url.reveal())
-            return self._service
+    def _opened_plugin(self) -> apprise.NotifyBase:
+        with self._plugin_lock:
+            if self._plugin is None:
+                self._plugin = open_plugin(self._url.reveal())
+            return self._plugin
 
     def _plain(self, text: str) -> str:
         return clean_line(self._hide(text))[:_DETAIL]
@@ -140,8 +149,15 @@ def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
         done.set_result(outcome)
 
 
-def open_service(url: str) -> apprise.Apprise:
-    """An `Apprise` object with the one service of `url`, set up the way we use it.
+def _waits_for_an_answer(delivery: Delivery) -> bool:
+    """Whether this message is a page that somebody has to acknowledge: it is neither over nor acknowledged."""
+    incident = delivery.incident
+    is_open = incident is not None and incident.closed_at is None and incident.acknowledged_at is None
+    return is_open and delivery.severity is Severity.PAGE and not delivery.kind.is_end
+
+
+def open_plugin(url: str) -> apprise.NotifyBase:
+    """apprise's object for `url`, set up the way we use it.
 
     Raises `ValueError` (without the URL) if apprise does not accept it.
     """
@@ -155,4 +171,4 @@ def open_service(url: str) -> apprise.Apprise:
     service = apprise.Apprise(asset=asset)
     if not service.add(url) or len(service) != 1:
         raise ValueError("apprise does not accept the url of this receiver; `inference-watchdog validate` says why")
-    return service
+    return service[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,6 +23,10 @@ class Exchange:
     """What is known of one send. `deadline` is on `time.monotonic`: until then an answer may be read."""
 
     deadline: float
+    amend: Callable[[Any], None] | None = None
+    """What is done to each prepared request before it is sent."""
+    answer: bytes = b""
+    """The beginning of the last answer."""
     status: int | None = None
     retry_after_s: float = 0.0
 
@@ -57,9 +62,11 @@ def _wrap() -> None:
         exchange: Exchange | None = getattr(_current, "exchange", None)
         if exchange is None:
             return plain(session, request, **options)
+        if exchange.amend is not None:
+            exchange.amend(request)
         response = plain(session, request, **(options | {"stream": True}))
         _note(exchange, response)
-        response._content = _bounded(response.raw, exchange.deadline)
+        response._content = exchange.answer = _bounded(response.raw, exchange.deadline)
         response._content_consumed = True
         response.close()
         return response

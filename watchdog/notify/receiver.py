@@ -8,6 +8,7 @@ from typing import Protocol
 from watchdog.config import ReceiverSettings
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, Text
+from watchdog.notify.ack_channels import AckChannel
 from watchdog.notify.alertmanager import AlertmanagerReceiver
 from watchdog.notify.apprise_receiver import AppriseReceiver
 
@@ -23,6 +24,11 @@ class Receiver(Protocol):
     @property
     def refresh_s(self) -> float | None:
         """How often it wants to be told what is still firing; None: never."""
+        ...
+
+    @property
+    def ack_channel(self) -> AckChannel | None:
+        """How a page there is acknowledged on the phone; None: not there."""
         ...
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:

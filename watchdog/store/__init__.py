@@ -185,6 +185,14 @@ class Store:
 
         await self._do(work)
 
+    async def receipts(self, receiver: str) -> tuple[tuple[int, str, str], ...]:
+        """Row, incident and receipt of every page at `receiver` that still waits for an answer there."""
+        return await self._do(lambda db: deliveries.receipts(db, receiver))
+
+    async def settle_receipt(self, row: int) -> None:
+        """The page of this outbox row needs no answer any more."""
+        await self._do(lambda db: deliveries.settle_receipt(db, row))
+
     async def postpone(self, delivery: Delivery, outcome: Outcome, due_at: float, now: float) -> None:
         """`delivery` failed; try again at `due_at`."""
         await self._do(lambda db: deliveries.postpone(db, delivery, outcome, due_at, now))

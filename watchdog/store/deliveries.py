@@ -117,14 +117,27 @@ def acknowledge(connection: sqlite3.Connection, delivery: Delivery, outcome: Out
     """The receiver has it: close the row, remember the proof."""
     connection.execute(
         "UPDATE outbox SET state = 'delivered', done_at = ?, why = 'delivered', detail = '', duration_s = ?,"
-        " newest_when_done = (SELECT max(row) FROM outbox) WHERE row = ?",
-        (now, outcome.duration_s, delivery.row),
+        " receipt = ?, newest_when_done = (SELECT max(row) FROM outbox) WHERE row = ?",
+        (now, outcome.duration_s, outcome.receipt, delivery.row),
     )
     connection.execute(
         "INSERT INTO receivers (name, delivered_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
         " SET delivered_at = excluded.delivered_at, failures = 0, detail = ''",
         (delivery.receiver, now),
     )
+
+
+def receipts(connection: sqlite3.Connection, receiver: str) -> tuple[tuple[int, str, str], ...]:
+    """Row, incident and receipt of every page at `receiver` that still waits for an answer there, oldest first."""
+    found = connection.execute(
+        "SELECT row, incident, receipt FROM outbox WHERE receiver = ? AND receipt != '' ORDER BY row", (receiver,)
+    )
+    return tuple((int(row), str(incident), str(receipt)) for row, incident, receipt in found)
+
+
+def settle_receipt(connection: sqlite3.Connection, row: int) -> None:
+    """The page of this row needs no answer any more."""
+    connection.execute("UPDATE outbox SET receipt = '' WHERE row = ?", (row,))
 
 
 def postpone(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcome, due_at: float, now: float) -> None:

@@ -55,6 +55,10 @@ MIGRATIONS: tuple[str, ...] = (
         id INTEGER PRIMARY KEY, began_at REAL NOT NULL, ended_at REAL NOT NULL, reason TEXT NOT NULL
     );
     """,
+    """
+    ALTER TABLE outbox ADD COLUMN receipt TEXT NOT NULL DEFAULT '';
+    CREATE INDEX outbox_receipts ON outbox (receiver) WHERE receipt != '';
+    """,
 )
 """One script per version; the database's `user_version` says how many have run. Never change one that was released."""
 
