@@ -19,7 +19,7 @@ from watchdog.ingest import Ingest
 from watchdog.message import finish
 from watchdog.model import Delivery, Outcome
 from watchdog.notify import Receiver
-from watchdog.policy import pause_s, refused_row_pause_s, row_pause_s
+from watchdog.policy import pause_s, permanent_row_pause_s, refused_row_pause_s, row_pause_s
 from watchdog.store import DeliveryView, Store
 from watchdog.waiting import sleep_or_event
 
@@ -210,6 +210,9 @@ class Outbox:
         line.detail = outcome.detail
         if line.failures == 1:
             line.failing_since = elapsed
+        if outcome.permanent and not outcome.retry_after_s:
+            await self._refused_for_good(line, delivery, outcome)
+            return
         if outcome.retry_after_s:
             pause = rest_s = outcome.retry_after_s
         elif outcome.answered:
@@ -235,6 +238,30 @@ class Outbox:
             await self._ingest.use_fallback(delivery, line.settings.fallback)
         if line.failures >= _LONG_FAILURES and elapsed - line.failing_since >= _LONG_S:
             await self._ingest.delivery_failing(delivery.receiver, outcome.detail, failing=True)
+
+    async def _refused_for_good(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
+        """The receiver will never take this as it is: others hear of it at once, and it is not tried for long."""
+        now = self._clock.wall()
+        line.resume_at = self._clock.monotonic() + _AFTER_REFUSAL_S
+        pause = permanent_row_pause_s(delivery.attempt, self._chance())
+        _log.warning(
+            "refused for good",
+            receiver=delivery.receiver,
+            incident=delivery.incident_id,
+            kind=delivery.kind.value,
+            attempt=delivery.attempt,
+            detail=outcome.detail,
+            next_try_s=None if pause is None else round(pause, 1),
+        )
+        if pause is None:
+            await self._store.abandon(delivery, outcome, now)
+            await self._ingest.report_abandoned(delivery)
+            return
+        await self._store.postpone(delivery, outcome, now + pause, now)
+        if delivery.attempt == 1:
+            await self._ingest.report_refused(delivery, outcome.detail)
+            if line.settings.fallback:
+                await self._ingest.use_fallback(delivery, line.settings.fallback)
 
     async def _keep_fresh(self, receiver: Receiver, every_s: float | None) -> None:
         """Refresh what is still firing at a receiver that needs it."""

@@ -65,6 +65,7 @@ def test_the_plan_as_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFi
         "min_severity": "page",
         "fallback": "mail",
         "fallback_after": 3,
+        "sends": "this service knows no loudness: a page looks like any message",
         "acknowledge": False,
         "escalate": {"after_s": 300.0, "every_s": 300.0, "to": ["mail"]},
     }

@@ -12,7 +12,7 @@ from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.model import Severity
 
 if TYPE_CHECKING:
-    from watchdog.config import Config, EscalateSettings, MaintenanceSettings
+    from watchdog.config import Config, EscalateSettings, MaintenanceSettings, Secret
     from watchdog.loading import Loaded, PlannedCheck
 
 PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
@@ -101,6 +101,7 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
             "min_severity": receiver.min_severity.value,
             "fallback": receiver.fallback,
             "fallback_after": receiver.fallback_after,
+            "sends": None if receiver.url is None else _manner(receiver.url),
             "acknowledge": receiver.acknowledge,
             "escalate": None if receiver.escalate is None else _escalation_json(receiver.escalate),
         }
@@ -141,6 +142,8 @@ def plan_text(config: Config) -> str:
         f"{written_duration(alerting.reminder_every_s)}, until it resolves or is acknowledged."
     )
     for receiver in config.receivers:
+        if receiver.url is not None:
+            lines.append(f"{receiver.name}: {_manner(receiver.url)}")
         if receiver.fallback:
             tries = _counted(receiver.fallback_after, "try", "tries")
             lines.append(f"{receiver.fallback} gets what {receiver.name} did not accept after {tries}.")
@@ -157,6 +160,15 @@ def plan_text(config: Config) -> str:
             "while all checks run."
         )
     return "\n".join(lines)
+
+
+def _manner(url: Secret) -> str:
+    """How loud the messages of a receiver ring, and what its service does with them."""
+    from watchdog.notify.apprise_receiver import open_plugin
+    from watchdog.notify.services import Manner, limits_of
+
+    manner = Manner.of(url.reveal())
+    return manner.words(limits_of(manner.service, open_plugin(url.reveal())))
 
 
 def _escalation(receiver: str, escalate: EscalateSettings) -> str:

@@ -193,14 +193,24 @@ class Ingest:
         advice = "Messages for it are kept and retried for days; other receivers are not affected."
         await self._observe_self(key, verdict, "undeliverable", summary, advice=advice, receiver=receiver)
 
+    async def report_refused(self, delivery: Delivery, detail: str) -> None:
+        """A receiver will never take a message as it is: tell the others at once, with what the service said."""
+        await self._tell_of_delivery(delivery, "refused", f"refuses “{delivery.title}”: {detail}")
+
     async def report_abandoned(self, delivery: Delivery) -> None:
         """A message could not be delivered in all the time we try: tell the other receivers."""
+        await self._tell_of_delivery(
+            delivery, "gave_up", f"gave up on “{delivery.title}” after {delivery.attempt} attempts"
+        )
+
+    async def _tell_of_delivery(self, delivery: Delivery, reason: str, summary: str) -> None:
         found = own_observation(
-            DELIVERY.key(f"{delivery.receiver}/gave_up"),
+            DELIVERY.key(f"{delivery.receiver}/{reason}"),
             Verdict.FAIL,
-            "gave_up",
-            f"gave up on “{delivery.title}” after {delivery.attempt} attempts",
+            reason,
+            summary,
             self._clock.wall(),
+            advice="Correct the receiver's address, token or topic; then `inference-watchdog test-alert`.",
             subject=delivery.receiver,
             labels={"receiver": delivery.receiver},
         )

@@ -2,13 +2,17 @@
 
 from watchdog.message.redaction import REDACTED, Redactor
 from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, rehearsal, render
+from watchdog.message.room import Limits, fitted, plain
 
 __all__ = [
     "BODY_LIMIT",
     "REDACTED",
     "TITLE_LIMIT",
+    "Limits",
     "Redactor",
     "finish",
+    "fitted",
+    "plain",
     "rehearsal",
     "render",
 ]

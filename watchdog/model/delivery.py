@@ -94,6 +94,8 @@ class Outcome:
     duration_s: float = 0.0
     answered: bool = False
     """Not delivered, but the receiver is there: it refused this one message."""
+    permanent: bool = False
+    """The receiver will never take this message as it is."""
     retry_after_s: float = 0.0
     """How long the receiver asks us to wait before the next message; 0: it does not."""
     receipt: str = ""

@@ -12,15 +12,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from watchdog.config import ReceiverSettings
-from watchdog.message import Redactor
+from watchdog.message import Redactor, fitted, plain
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.ack_channels import channel_for
 from watchdog.notify.bounded_http import Exchange
 from watchdog.notify.chat_markup import plain_for
+from watchdog.notify.services import Manner, close_by_alias, limits_of
 from watchdog.notify.urls import leave_deleted_directory, mute_loggers
 from watchdog.text import clean_line
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 _MOST_STUCK = 3
 """Threads of one receiver that may hang at the same time; after that nothing is sent until one of them ends."""
-_DETAIL = 200
+_DETAIL = 300
+_ANSWER = 120
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class AppriseReceiver:
         self._plugin: apprise.NotifyBase | None = None
         self._plugin_lock = threading.Lock()
         self._running: dict[int, _Sending] = {}
+        self._manner = Manner.of(self._url.reveal())
         self.ack_channel = channel_for(settings, self._opened_plugin)
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:  # noqa: ARG002 - part of `Receiver`
@@ -99,34 +102,53 @@ class AppriseReceiver:
         """On the receiver's thread: call apprise and read its result, target by target."""
         exchange = Exchange.lasting(self._timeout_s)
         try:
-            plugin = copy.copy(self._opened_plugin())  # another thread may still be sending with the original
-            import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
-
+            # A copy: another thread may still be sending with the original.
+            plugin = copy.copy(self._opened_plugin())
+            self._manner.prepare(plugin, delivery)
             asks = self.ack_channel is not None and _waits_for_an_answer(delivery)
             if asks and self.ack_channel is not None:
                 self.ack_channel.ask(plugin, exchange, delivery.incident_id)
-            service = apprise.Apprise(plugin, asset=plugin.asset)
             with exchange:
-                result = service.notify(
-                    body=plain_for(plugin, text.body),
-                    title=plain_for(plugin, text.title),
-                    notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
-                    body_format=apprise.NotifyFormat.TEXT,
-                    log_level=logging.WARNING,
-                )
-            if result:
-                receipt = self.ack_channel.handle(exchange.answer) if asks and self.ack_channel is not None else ""
-                elapsed_s = sum(target.elapsed for target in result)
-                return Outcome(OutcomeReason.DELIVERED, duration_s=elapsed_s, receipt=receipt)
-            said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
-            status = result.status.name
+                outcome = self._hand_over(plugin, delivery, text, exchange)
+                if exchange.status in _NOT_THIS_TEXT:
+                    outcome = self._hand_over(plugin, delivery, plain(text), exchange)
+            if outcome.delivered and asks and self.ack_channel is not None:
+                return replace(outcome, receipt=self.ack_channel.handle(exchange.answer))
         except Exception as error:  # noqa: BLE001 - plugins of many authors: whatever one raises is a failed attempt
             return Outcome(OutcomeReason.UNUSABLE, self._plain(f"{type(error).__name__}: {error}"))
-        reason = OutcomeReason.TIMEOUT if status == "TIMEOUT" else OutcomeReason.REFUSED
+        return outcome
+
+    def _hand_over(self, plugin: Any, delivery: Delivery, text: Text, exchange: Exchange) -> Outcome:
+        """One message through apprise, cut to the service's room."""
+        if delivery.kind.is_end and self._manner.closes_by_alias:
+            exchange.status = None
+            return self._outcome(close_by_alias(plugin, delivery.incident_id), (), exchange)
+        import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
+
+        exchange.status = None
+        cut = fitted(
+            Text(plain_for(plugin, text.title), plain_for(plugin, text.body)), limits_of(self._manner.service, plugin)
+        )
+        result = apprise.Apprise(plugin, asset=plugin.asset).notify(
+            body=cut.body,
+            title=cut.title,
+            notify_type=apprise.NotifyType(_TYPES.get(delivery.kind) or _SEVERITIES[delivery.severity]),
+            body_format=apprise.NotifyFormat.TEXT,
+            log_level=logging.WARNING,
+        )
+        said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
+        return self._outcome(bool(result), said, exchange, timed_out=result.status.name == "TIMEOUT")
+
+    def _outcome(self, good: bool, said: Iterable[str], exchange: Exchange, *, timed_out: bool = False) -> Outcome:
+        if good:
+            return Outcome(OutcomeReason.DELIVERED)
+        answer = exchange.answer.decode("utf-8", "replace") if exchange.refused else ""
+        words = [*dict.fromkeys(said), *([f"it says {clean_line(answer)[:_ANSWER]}"] if answer.strip() else [])]
         return Outcome(
-            reason,
-            self._plain("; ".join(dict.fromkeys(said)) or f"apprise says {status.lower()}"),
+            OutcomeReason.TIMEOUT if timed_out else OutcomeReason.REFUSED,
+            self._plain("; ".join(words) or "the service did not take it"),
             answered=exchange.refused,
+            permanent=exchange.status in _FOR_GOOD,
             retry_after_s=exchange.retry_after_s,
         )
 
@@ -140,6 +162,10 @@ class AppriseReceiver:
         return clean_line(self._hide(text))[:_DETAIL]
 
 
+_NOT_THIS_TEXT = frozenset({400, 413, 422})
+"""Answers that may be about the text: it is sent once more, shorter and plainer."""
+_FOR_GOOD = _NOT_THIS_TEXT | {401, 403, 404, 410}
+"""Answers that say that the same message will never be taken."""
 _TYPES = {NotificationKind.RESOLVED: "success", NotificationKind.QUIET: "info"}
 _SEVERITIES = {Severity.PAGE: "failure", Severity.WARN: "warning", Severity.INFO: "info"}
 

@@ -16,7 +16,15 @@ from watchdog.policy.decision import (
     may_inhibit,
 )
 from watchdog.policy.plan import AlertPlan, Target
-from watchdog.policy.retry import QueueDecision, Waiting, pause_s, queue_decision, refused_row_pause_s, row_pause_s
+from watchdog.policy.retry import (
+    QueueDecision,
+    Waiting,
+    pause_s,
+    permanent_row_pause_s,
+    queue_decision,
+    refused_row_pause_s,
+    row_pause_s,
+)
 from watchdog.policy.silences import (
     LABELS,
     maintained_by,
@@ -51,6 +59,7 @@ __all__ = [
     "may_inhibit",
     "next_window",
     "pause_s",
+    "permanent_row_pause_s",
     "queue_decision",
     "refused_row_pause_s",
     "row_pause_s",

@@ -14,6 +14,7 @@ _LONGEST_REST_S = 25.0
 """A receiver that works again has everything within a minute: no row rests longer than twice this and a fifth."""
 _STRICT_ATTEMPTS = 4
 """So often the first row is tried before the rows behind it get a turn in between."""
+_PERMANENT_ATTEMPTS = 12
 _FEWEST_ATTEMPTS = 10
 """A row is given up only after this many attempts, so a wall clock that jumps ahead gives nothing up."""
 
@@ -86,6 +87,16 @@ def pause_s(failures: int, chance: float) -> float:
 def refused_row_pause_s(attempt: int, chance: float) -> float:
     """How long a row rests that its receiver has refused `attempt` times: 1, 2, 4 … seconds up to 15 minutes."""
     return min(LONGEST_PAUSE_S, 2.0 ** min(max(0, attempt - 1), 20) * (0.8 + 0.4 * chance))
+
+
+def permanent_row_pause_s(attempt: int, chance: float) -> float | None:
+    """How long a row rests that its receiver will never take as it is; None: it is not tried again.
+
+    It is tried for about two hours: the token or topic may be put right meanwhile.
+    """
+    if attempt >= _PERMANENT_ATTEMPTS:
+        return None
+    return min(LONGEST_PAUSE_S, 60.0 * 2.0 ** min(attempt - 1, 10) * (0.8 + 0.4 * chance))
 
 
 def row_pause_s(attempt: int, pause: float) -> float:

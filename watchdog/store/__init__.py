@@ -197,6 +197,10 @@ class Store:
         """`delivery` failed; try again at `due_at`."""
         await self._do(lambda db: deliveries.postpone(db, delivery, outcome, due_at, now))
 
+    async def abandon(self, delivery: Delivery, outcome: Outcome, now: float) -> None:
+        """`delivery` is never taken: it is not tried again."""
+        await self._do(lambda db: deliveries.abandon(db, delivery, outcome, now))
+
     async def forget_receivers(self, known: Iterable[str], now: float) -> int:
         """Drop undelivered rows of receivers that are not in `known`; returns how many."""
         names = set(known)

@@ -153,6 +153,11 @@ def postpone(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcom
     )
 
 
+def abandon(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcome, now: float) -> None:
+    """The receiver will never take it: close the row."""
+    _finish(connection, delivery.row, DeliveryState.DEAD, outcome.reason.value, now)
+
+
 def retry_now(connection: sqlite3.Connection, receiver: str, now: float) -> None:
     """The receiver is back: everything that waits for it is due now."""
     connection.execute("UPDATE outbox SET due_at = ? WHERE receiver = ? AND state = 'queued'", (now, receiver))
