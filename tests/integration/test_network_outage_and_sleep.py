@@ -10,6 +10,7 @@ import pytest
 from tests.support.alerting_path import KEY, configuration
 from tests.support.simulated_network import ROUTER, Lan
 from watchdog.model import Phase
+from watchdog.selfwatch.own_kernel import NoWay
 from watchdog.selfwatch.watch import LOOK_AGAIN_S
 
 HEAD, WORKER = "kernel_log/head", "kernel_log/worker"
@@ -130,7 +131,7 @@ async def test_our_own_network_down_counts_no_strike_says_blind_and_looks_at_onc
         assert set(lan.reasons(KEY, lost_at)) == {"blind"}
         assert str(lan.selfwatch.trouble).startswith("blind")
         assert lan.kinds == ["FIRING"]  # one message for three targets
-        assert "blind" in lan.station.sinks["phone"].titles[0]
+        assert "watchdog: our own network is down" in lan.station.sinks["phone"].titles[0]
         assert await phase(lan) == (Phase.OK, 0)
         lan.around.unplugged = False
         back_at = clock.wall()
@@ -142,6 +143,59 @@ async def test_our_own_network_down_counts_no_strike_says_blind_and_looks_at_onc
         assert 0 <= began_at - lost_at <= 130
         assert 0 <= ended_at - back_at <= 30
         await lan.pass_time(130)
+        assert lan.kinds == ["FIRING", "RESOLVED"]
+
+
+NO_ROUTE, NO_LINK = NoWay(), NoWay("eth0")
+
+
+@pytest.mark.parametrize("cut", [NO_ROUTE, NO_LINK], ids=["no route", "link down"])
+@pytest.mark.parametrize("router", [ROUTER, None], ids=["router", "no router"])
+@pytest.mark.parametrize("first_boot", [True, False], ids=["at first boot", "later"])
+async def test_what_our_own_kernel_cannot_send_is_one_warning_of_ours_and_no_servers(
+    tmp_path: Path, cut: NoWay, router: str | None, *, first_boot: bool
+) -> None:
+    async with Lan(tmp_path, router=router) as lan:
+        if not first_boot:
+            await lan.pass_time(650)
+        lan.around.no_way = dict.fromkeys(["192.0.2.20", "192.0.2.10", "192.0.2.11"], cut)
+        await lan.pass_time(1900)
+        assert lan.kinds == ["FIRING"]
+        assert lan.pages == []
+        (title,) = lan.station.sinks["phone"].titles
+        assert title.startswith("FIRING watchdog: our own network is down")
+        assert not {"deepseek", "head", "worker"} & set(title.replace("/", " ").split())
+        lan.around.no_way = {}
+        await lan.pass_time(1300)
+        assert lan.kinds == ["FIRING", "RESOLVED"]
+        assert await phase(lan) == (Phase.OK, 0)
+
+
+async def test_a_target_without_a_route_of_ours_is_unknown_alone_and_the_others_are_watched(tmp_path: Path) -> None:
+    async with Lan(tmp_path) as lan:
+        await lan.pass_time(130)
+        lan.around.no_way = {"192.0.2.20": NO_ROUTE}
+        await lan.pass_time(600)
+        assert lan.kinds == ["FIRING"]
+        assert lan.pages == []
+        assert "this machine has no route to 192" in lan.station.sinks["phone"].titles[0]
+        assert lan.selfwatch.trouble is None
+        lan.around.down = {"192.0.2.10"}
+        await lan.pass_time(1900)
+        assert len(lan.pages) == 1, "another one that dies is a real outage"
+
+
+async def test_what_was_told_of_our_network_is_resolved_after_a_restart_too(tmp_path: Path) -> None:
+    async with Lan(tmp_path) as lan:
+        await lan.pass_time(130)
+        lan.around.unplugged = True
+        await lan.pass_time(600)
+        assert lan.kinds == ["FIRING"]
+        await lan.stop()
+        await lan.station.restart()
+        lan.around.unplugged = False
+        await lan.start()
+        await lan.pass_time(300)
         assert lan.kinds == ["FIRING", "RESOLVED"]
 
 

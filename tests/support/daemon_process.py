@@ -15,8 +15,18 @@ from typing import Any
 class DaemonProcess:
     """`inference-watchdog run` in a process of its own, with its log in a file."""
 
-    def __init__(self, config: Path, state_dir: Path, log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        state_dir: Path,
+        log: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        inside: tuple[str, ...] = (),
+    ) -> None:
+        """`inside` is the command that runs it elsewhere, for example in a network namespace."""
         self.config, self.state_dir, self.log = config, state_dir, log
+        self._inside = inside
         self._environment = {**os.environ, **(environment or {})}
         self.process: asyncio.subprocess.Process | None = None
 
@@ -24,7 +34,7 @@ class DaemonProcess:
         """Start it; its log is appended to."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "watchdog", "run", "--config", str(self.config)),
+                *(*self._inside, sys.executable, "-m", "watchdog", "run", "--config", str(self.config)),
                 *("--state-dir", str(self.state_dir)),
                 stdout=log,
                 stderr=log,

@@ -17,6 +17,7 @@ from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
 from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
+from watchdog.selfwatch.own_kernel import NoWay
 
 ROUTER = "192.0.2.1"
 
@@ -32,11 +33,16 @@ class PretendedNetwork(LocalNetwork):
         self.unplugged = False
         self.down: set[str] = set()
         """Hosts (as in a endpoint) that do not answer at all."""
+        self.no_way: dict[str, NoWay] = {}
+        """Hosts to which our own system has no way."""
         self.most_knocked = 0
 
     def reaches(self, host: str) -> bool:
         """Whether packets come to `host` and back."""
-        return host not in self.down and (self.is_here(host) or not self.unplugged)
+        return host not in self.down | set(self.no_way) and (self.is_here(host) or not self.unplugged)
+
+    def no_way_to(self, host: str) -> NoWay | None:
+        return self.no_way.get(host)
 
     async def gateway(self) -> str | None:
         return self.router

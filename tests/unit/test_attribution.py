@@ -115,6 +115,17 @@ def test_what_is_not_proven_stays_the_targets_trouble(seen: NetworkView, proof: 
     assert attribute_to_network(observed(reason="unreachable"), verdict, NOW).verdict is Verdict.FAIL
 
 
+def test_a_router_that_is_not_even_on_the_link_is_our_own_trouble_only_where_nothing_was_ever_reached() -> None:
+    absent = NetworkView(TcpProbe(ROUTER, Answer.NO_HOST, 3.0, is_absent=True), DEAD)
+    assert judge_network(absent, None, reached=False).state is NetworkState.LOST
+    assert judge_network(absent, None, reached=True).state is NetworkState.UNDECIDED
+    assert judge_network(look(), None, reached=False).state is NetworkState.UNDECIDED
+    itself = replace(absent, target_addresses=frozenset({ROUTER}))
+    assert judge_network(itself, None, reached=False).state is NetworkState.UNDECIDED
+    useless = replace(PROOF, answers=False)
+    assert judge_network(absent, useless, reached=False).state is NetworkState.UNDECIDED
+
+
 def refused_at_once(answer: Answer = Answer.NO_HOST, took_s: float = 0.001, *, on_link: bool = True) -> TcpProbe:
     return TcpProbe("192.168.1.10:8000", answer, took_s, on_link)
 

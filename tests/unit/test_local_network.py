@@ -18,9 +18,11 @@ from watchdog.selfwatch.local_network import (
     darwin_gateway,
     darwin_on_link,
     linux_gateway,
+    linux_neighbour,
     target_endpoints,
     tcp_probe,
 )
+from watchdog.selfwatch.own_kernel import no_way_to
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the sample tables are from such machines")
@@ -50,6 +52,21 @@ def test_the_router_of_the_default_route_with_the_lowest_metric_counts() -> None
 )
 def test_no_default_route_with_a_router_is_none(table: str) -> None:
     assert linux_gateway(table) is None
+
+
+def test_a_neighbour_that_answered_on_the_link_is_there_and_one_that_did_not_is_absent() -> None:
+    table = (
+        "IP address       HW type     Flags       HW address            Mask     Device\n"
+        "192.0.2.10       0x1         0x0         00:00:00:00:00:00     *        eth0\n"
+        "192.0.2.1        0x1         0x2         02:fc:00:00:00:05     *        eth0\n"
+        "cut\n"
+    )
+    assert [linux_neighbour(table, host) for host in ("192.0.2.1", "192.0.2.10", "192.0.2.11")] == [True, False, False]
+
+
+def test_a_way_that_our_own_kernel_has_is_nobodys_excuse() -> None:
+    assert no_way_to("127.0.0.1") is None
+    assert no_way_to("no address") is None
 
 
 DARWIN_DEFAULT = """   route to: default

@@ -289,6 +289,15 @@ def test_a_host_that_cannot_be_reached_folds_what_runs_on_it() -> None:
     assert inhibitor_of(host_down("worker"), [host_down(), host_down("worker", id="00000002")], PLAN) is None
 
 
+def test_our_own_network_down_folds_what_we_are_blind_to_for_it_and_nothing_folds_that_itself() -> None:
+    road = incident(id="00000009", key="self/road", reason="blind", labels={})
+    unseen = incident(key="self/blind/generation/deepseek", reason="blind")
+    assert inhibitor_of(unseen, [road], PLAN) is road
+    assert inhibitor_of(road, [unseen], PLAN) is None
+    assert inhibitor_of(incident(key="self/blind/generation/deepseek", reason="local"), [road], PLAN) is None
+    assert inhibitor_of(incident(), [road], PLAN) is None, "a failure that was seen is a failure"
+
+
 def test_an_explanation_that_a_receiver_never_heard_hides_nothing_from_it() -> None:
     assert reasons(incident(), open_incidents=(host_down(),)) == {"phone": "first", "mail": "folded"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from watchdog.diagnosis import DiagnosisInput, HostView, diagnose
-from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, VITALS, kind_of
+from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
 from watchdog.message import Redactor
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
 from watchdog.policy import AlertPlan
@@ -77,7 +77,8 @@ class DiagnosisContext:
             for name in names
         )
         seen = [self.newest.get(GENERATION.key(name)) for name, on in plan.runs_on.items() if about in on]
-        road = next((one for one in opened if BLIND.has(one.key) and one.reason == OwnReason.BLIND), None)
+        roads = (one for one in opened if BLIND.has(one.key) or one.key == ROAD.key())
+        road = next((one for one in roads if one.reason == OwnReason.BLIND), None)
         return DiagnosisInput(
             incident=incident,
             newest=newest,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from watchdog.kinds import BLIND, KERNEL_LOG, is_own, kind_of, row_of
+from watchdog.kinds import BLIND, KERNEL_LOG, ROAD, is_own, kind_of, row_of
 from watchdog.model import (
     Incident,
     IncidentStatus,
@@ -38,13 +38,15 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
     """The open incident that explains `incident`, or None.
 
     A host that cannot be reached explains everything that runs on it; our own network being down explains every
-    target that we are blind to for that reason (the oldest such incident stands for all).
+    target that we are blind to for that reason (without an incident that says so, the oldest such stands for all).
     """
     hosts = {incident.labels.get("host", ""), *plan.runs_on.get(incident.labels.get("server", ""), ())} - {""}
     for other in open_incidents:
         if other.id == incident.id or other.status is not IncidentStatus.FIRING:
             continue
         if _is_host_down(other) and other.labels.get("host") in hosts and not _is_host_down(incident):
+            return other
+        if other.key == ROAD.key() and BLIND.has(incident.key) and incident.reason == OwnReason.BLIND:
             return other
         same_fault = _is_own_fault(incident) and _is_own_fault(other) and other.reason == incident.reason
         if same_fault and other.id < incident.id:
@@ -54,7 +56,7 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
 
 def may_inhibit(incident: Incident) -> bool:
     """Whether other incidents can be explained by this one at all."""
-    return _is_host_down(incident) or _is_own_fault(incident)
+    return _is_host_down(incident) or _is_own_fault(incident) or incident.key == ROAD.key()
 
 
 def _is_host_down(incident: Incident) -> bool:

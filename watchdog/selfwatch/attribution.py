@@ -31,13 +31,15 @@ class Answer(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TcpProbe:
     """One probe: its address, what came back, and after how long. `on_link`: no router lies in between, as far as
-    the system says; None if it was not asked.
+    the system says; None if it was not asked. `is_absent`: it is not even there on the link, as the system's table
+    of neighbours says.
     """
 
     address: str
     answer: Answer
     took_s: float = 0.0
     on_link: bool | None = None
+    is_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +56,27 @@ class NetworkView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterProof:
-    """The router that answered when all was well, and when (Unix seconds)."""
+    """The router that answered when all was well, and when (Unix seconds).
+
+    Without `answers` it is the other way round: it was silent while a target answered, so its silence proves nothing.
+    """
 
     address: str = field(metadata={"json": "router"})
     at: float = 0.0
+    answers: bool = True
 
 
 class NetworkState(StrEnum):
     OPEN = "open"
     LOST = "lost"
+    NO_WAY = "no_way"
     DENIED = "denied"
     UNDECIDED = "undecided"
 
     @property
     def explains_failures(self) -> bool:
         """Whether targets that cannot be reached are not to blame."""
-        return self in (NetworkState.LOST, NetworkState.DENIED)
+        return self is not NetworkState.OPEN and self is not NetworkState.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,26 @@ class NetworkVerdict:
     advice: str = ""
 
 
-def judge_network(look: NetworkView, proof: RouterProof | None) -> NetworkVerdict:
-    """Why targets cannot be reached: our network or they. `proof` is what is known of the router, if anything."""
+_CHECK_HERE = "Check this machine's cable, Wi-Fi, VPN and router."
+
+
+def cut_off(link: str) -> NetworkVerdict:
+    """Our own system can send nothing to any target: over `link`, which is down, or (empty) for want of a route."""
+    what = f"the link of {link} is down" if link else "this machine has no route to any target"
+    return NetworkVerdict(NetworkState.LOST, f"our own network is down: {what}", _CHECK_HERE)
+
+
+def no_way(host: str, link: str) -> NetworkVerdict:
+    """The same for `host` alone, while there is a way to other targets."""
+    why = f"the link of {link}, which leads to {host}, is down" if link else f"this machine has no route to {host}"
+    return NetworkVerdict(NetworkState.NO_WAY, why, "Check this machine's routes and VPN.")
+
+
+def judge_network(look: NetworkView, proof: RouterProof | None, *, reached: bool = True) -> NetworkVerdict:
+    """Why targets cannot be reached: our network or they. `proof` is what is known of the router, if anything.
+
+    `reached`: some target was reached since the start.
+    """
     answered = next((probe for probe in look.targets if probe.answer is Answer.ANSWERED), None)
     if answered is not None:
         return NetworkVerdict(NetworkState.OPEN, f"{answered.address} answers")
@@ -96,12 +121,18 @@ def judge_network(look: NetworkView, proof: RouterProof | None) -> NetworkVerdic
     gateway = look.gateway
     if gateway is not None and gateway.answer is Answer.ANSWERED:
         return NetworkVerdict(NetworkState.OPEN, f"the router {gateway.address} answers")
+    never = proof is None and not reached
+    if never and gateway is not None and gateway.is_absent and gateway.address not in look.target_addresses:
+        why = f"our own network is down: the router {gateway.address} is not there, and nothing was ever reached"
+        return NetworkVerdict(NetworkState.LOST, why, _CHECK_HERE)
     return _by_the_router(look, proof)
 
 
 def _by_the_router(look: NetworkView, proof: RouterProof | None) -> NetworkVerdict:
     """Nothing answers at all: what the router's silence proves."""
     gateway = look.gateway
+    if proof is not None and not proof.answers:
+        return NetworkVerdict(NetworkState.UNDECIDED, f"the router {proof.address} is silent when all is well, too")
     if proof is None:
         return NetworkVerdict(NetworkState.UNDECIDED, "no router is known to answer when all is well")
     if proof.address in look.target_addresses:
@@ -113,9 +144,7 @@ def _by_the_router(look: NetworkView, proof: RouterProof | None) -> NetworkVerdi
         if gateway is None
         else f"neither the router {gateway.address} nor any target answers"
     )
-    return NetworkVerdict(
-        NetworkState.LOST, f"our own network is down: {what}", "Check this machine's cable, Wi-Fi, VPN and router."
-    )
+    return NetworkVerdict(NetworkState.LOST, f"our own network is down: {what}", _CHECK_HERE)
 
 
 def _is_denied(look: NetworkView) -> bool:

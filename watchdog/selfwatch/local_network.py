@@ -14,18 +14,20 @@ import re
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from watchdog.config import Config, HostSettings, split_jump
 from watchdog.kinds import GENERATION, KERNEL_LOG, OF_HOSTS
 from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
+from watchdog.selfwatch.own_kernel import NoWay, name_servers, no_way_to
 
 ROUTER_PORTS = (53, 80, 443, 22)
 """What routers usually serve to their own network. A closed port answers as well, unless a firewall drops packets."""
 LINUX_ROUTES = Path("/proc/self/net/route")
 """Not `/proc/net`: that is hidden by the unit's ProcSubset=pid."""
+LINUX_NEIGHBOURS = Path("/proc/self/net/arp")
 DARWIN_ROUTE = "/sbin/route"
 PATIENCE_S = 3.0
 HEAD_START_S = 0.3
@@ -44,6 +46,7 @@ _ANSWERS = {
     errno.ETIMEDOUT: Answer.SILENT,
 }
 _RTF_UP, _RTF_GATEWAY = 0x1, 0x2
+_ATF_COM = 0x2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,17 @@ class LocalNetwork:
     """The network around this machine, as it is now."""
 
     def __init__(
-        self, *, platform: str = sys.platform, routes: Path = LINUX_ROUTES, ports: Sequence[int] = ROUTER_PORTS
+        self,
+        *,
+        platform: str = sys.platform,
+        routes: Path = LINUX_ROUTES,
+        neighbours: Path = LINUX_NEIGHBOURS,
+        ports: Sequence[int] = ROUTER_PORTS,
     ) -> None:
-        """`routes` is where Linux lists its routes, `ports` are those a router is probed at."""
+        """`routes` and `neighbours` are where Linux lists them, `ports` are those a router is probed at."""
         self._platform = platform
         self._routes = routes
+        self._neighbours = neighbours
         self._ports = ports
         self._addresses: dict[str, frozenset[str]] = {}
 
@@ -81,8 +90,26 @@ class LocalNetwork:
             return None
 
     async def probe_router(self, address: str) -> TcpProbe:
-        """What a router says, at whichever of its ports answers first."""
-        return await _first([asyncio.ensure_future(tcp_probe(Endpoint(address, port))) for port in self._ports])
+        """What a router says, at whichever of its ports answers first.
+
+        One that drops what we send still says on the link that it is there: nobody can be reached without that.
+        """
+        said = await _first([asyncio.ensure_future(tcp_probe(Endpoint(address, port))) for port in self._ports])
+        if said.answer is Answer.ANSWERED or self.is_darwin:
+            return said
+        try:
+            is_there = linux_neighbour(self._neighbours.read_text(encoding="ascii"), address)
+        except (OSError, UnicodeDecodeError):
+            return said
+        return replace(said, answer=Answer.ANSWERED) if is_there else replace(said, is_absent=True)
+
+    def no_way_to(self, host: str) -> NoWay | None:
+        """Why our own system can send nothing to `host`; None if it can, or nobody knows.
+
+        For a name that was never resolved it is the way to the name servers.
+        """
+        found = [no_way_to(address) for address in sorted(self.addresses(host) or name_servers())]
+        return found[0] if found and None not in found else None
 
     async def look(self, endpoints: Iterable[Endpoint]) -> NetworkView:
         """Look at the router, and a moment later at all targets, until somebody answers, at most for some seconds.
@@ -150,6 +177,12 @@ def linux_gateway(table: str) -> str | None:
             address = ipaddress.IPv4Address(int.from_bytes(bytes.fromhex(fields[2]), sys.byteorder))
             best = (metric, str(address))
     return best[1] if best else None
+
+
+def linux_neighbour(table: str, address: str) -> bool:
+    """Whether `table`, the text of `LINUX_NEIGHBOURS`, has an answer of `address` on the link (arp.c)."""
+    rows = (row.split() for row in table.splitlines()[1:])
+    return any(row[0] == address and int(row[2], 16) & _ATF_COM for row in rows if len(row) >= 4)
 
 
 def darwin_gateway(text: str) -> str | None:

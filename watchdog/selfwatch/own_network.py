@@ -15,8 +15,10 @@ from watchdog.selfwatch.attribution import (
     NetworkVerdict,
     RouterProof,
     attribute_to_network,
+    cut_off,
     judge_network,
     may_be_our_network,
+    no_way,
 )
 from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
 
@@ -40,9 +42,10 @@ class OwnNetwork:
         self._reached: dict[Endpoint, float] = {}
         self._verdict: tuple[float, NetworkVerdict] | None = None
         self._looking = asyncio.Lock()
+        self._blind_runs: dict[str, int] = {}
         self.blind_since: float | None = None
         """Unix seconds since when nothing can be reached from here, None while it can."""
-        self.why = ""
+        self.why = self.advice = ""
 
     @property
     def memory(self) -> Json | None:
@@ -54,41 +57,54 @@ class OwnNetwork:
         self._endpoints = endpoints
         self._reached = {endpoint: at for endpoint, at in self._reached.items() if endpoint in set(endpoints.values())}
         self._verdict = None
+        self._blind_runs = {key: runs for key, runs in self._blind_runs.items() if key in endpoints}
+
+    @property
+    def blind_runs(self) -> int:
+        """The most runs in a row of one check that our own network explains."""
+        return max(self._blind_runs.values(), default=0)
 
     async def attribute(self, observation: Observation) -> Observation:
         """`observation`, or unknown with the reason `blind` when our own network is proven to be down."""
         endpoint = self._endpoints.get(observation.key)
         if endpoint is not None and observation.verdict is Verdict.PASS:
             self._reached[endpoint] = self._clock.monotonic()
+            self._blind_runs.pop(observation.key, None)
         if endpoint is None or not may_be_our_network(observation) or self._network.is_here(endpoint.host):
             return observation
-        verdict = await self._look()
+        verdict = self._by_our_kernel(endpoint) or await self._look()
         seen = attribute_to_network(observation, verdict, self._clock.wall())
-        if seen is not observation and self.blind_since is None:
-            self.blind_since, self.why = observation.at, verdict.why
+        if seen is observation or verdict.state is NetworkState.NO_WAY:
+            self._blind_runs.pop(observation.key, None)
+            return seen
+        self._blind_runs[observation.key] = self._blind_runs.get(observation.key, 0) + 1
+        if self.blind_since is None:
+            self.blind_since, self.why, self.advice = observation.at, verdict.why, verdict.advice
         return seen
 
     async def is_back(self) -> bool:
         """Look again; whether our network is back."""
         self._verdict = None
-        return not (await self._look()).state.explains_failures
+        if (await self._look()).state.explains_failures:
+            return False
+        self._blind_runs.clear()
+        return True
 
     async def survey(self) -> bool:
         """While all is well: resolve names and probe the router; returns whether `memory` must be stored again.
 
-        A router that is silent while a target answers is no evidence: nothing is concluded from its silence.
+        A router that is silent while a target answers is noted as such: nothing is concluded from its silence.
         """
-        before = self._proof
         await self._network.resolve({endpoint.host for endpoint in self._endpoints.values()})
         address = await self._network.gateway()
         if address is None:
             return False
         if (await self._network.probe_router(address)).answer is Answer.ANSWERED:
             self._proof = RouterProof(address=address, at=self._clock.wall())
-        elif before is not None and before.address == address:
+        else:
             look = await self._network.look(self._witnesses())
             if any(probe.answer is Answer.ANSWERED for probe in look.targets):
-                self._proof = None
+                self._proof = RouterProof(address=address, at=self._clock.wall(), answers=False)
         if _worth_writing(self._written, self._proof):
             self._written = self._proof
             return True
@@ -96,17 +112,34 @@ class OwnNetwork:
 
     async def _look(self) -> NetworkVerdict:
         async with self._looking:
-            now = self._clock.monotonic()
-            if self._known() is None and not self._network.is_darwin:
+            lost = self._by_our_kernel()
+            if lost is not None:
+                return lost
+            now, proof = self._clock.monotonic(), self._known()
+            useless = bool(self._reached) if proof is None else not proof.answers
+            if useless and not self._network.is_darwin:
                 # No look could explain anything then: do not wait for one.
-                return NetworkVerdict(NetworkState.UNDECIDED, "no router is known")
+                return NetworkVerdict(NetworkState.UNDECIDED, "no router is known that answers")
             if self._verdict is None or now - self._verdict[0] > FRESH_S:
                 look = await self._network.look(self._witnesses())
                 hosts = {endpoint.host for endpoint in self._endpoints.values()}
                 known = frozenset().union(*(self._network.addresses(host) for host in hosts))
                 look = replace(look, target_addresses=look.target_addresses | known)
-                self._verdict = (self._clock.monotonic(), judge_network(look, self._known()))
+                self._verdict = (self._clock.monotonic(), judge_network(look, proof, reached=bool(self._reached)))
             return self._verdict[1]
+
+    def _by_our_kernel(self, endpoint: Endpoint | None = None) -> NetworkVerdict | None:
+        """What our own system's routes and links explain: that `endpoint` is not reached, or that none is."""
+        first = None if endpoint is None else self._network.no_way_to(endpoint.host)
+        if endpoint is not None and first is None:
+            return None
+        others = {end.host for end in self._endpoints.values() if not self._network.is_here(end.host)}
+        for host in others:
+            found = self._network.no_way_to(host)
+            if found is None:
+                return None if endpoint is None or first is None else no_way(endpoint.host, first.link)
+            first = first or found
+        return None if first is None else cut_off(first.link)
 
     def _witnesses(self) -> list[Endpoint]:
         """Where to probe: the targets reached last, which are the likeliest to answer. Never a thousand at once."""
@@ -122,7 +155,7 @@ def _worth_writing(old: RouterProof | None, new: RouterProof | None) -> bool:
     """Whether another router is known now, or the same one for a day longer."""
     if old is None or new is None:
         return old is not new
-    return old.address != new.address or abs(new.at - old.at) > WRITE_EVERY_S
+    return (old.address, old.answers) != (new.address, new.answers) or abs(new.at - old.at) > WRITE_EVERY_S
 
 
 def _proof_of(memory: Json | None) -> RouterProof | None:

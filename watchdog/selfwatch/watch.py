@@ -31,6 +31,8 @@ CLOCK_CHECK_S = 5.0
 """A pause is noticed once it lasts `STALL_S` longer than this. Not more often: every look wakes an idle process."""
 SURVEY_S = 900.0
 """How often it is checked whether the router still answers, and what the targets' names resolve to."""
+BLIND_RUNS = 3
+"""So many runs in a row of one check without our network are an incident, as with any other failure."""
 LOOK_AGAIN_S = 10.0
 """How often a blind watchdog checks whether its network is back."""
 
@@ -58,6 +60,7 @@ class SelfWatch:
         self._clock_check_s = clock_check_s
         self._clocks = Clocks(clock)
         self._network = OwnNetwork(clock, local_network, store.memory(NETWORK_KEY))
+        self._told_blind = any(incident.key == NETWORK_KEY for incident in ingest.open_incidents)
         self._limits: Mapping[str, float] = {}
         self._since: dict[str, float] = {}
         self._late: set[str] = set()
@@ -109,7 +112,25 @@ class SelfWatch:
         elif self._network.blind_since == observation.at:
             log.warning("blind", why=self._network.why, check=observation.key)
             self._news.set()
+        # Before this observation is taken in: what we cannot see for this reason folds into the one incident.
+        if not self._told_blind and self._network.blind_runs >= BLIND_RUNS:
+            await self._tell_blind(blind=True)
+        elif self._told_blind and self._network.blind_since is None and seen.verdict is Verdict.PASS:
+            await self._tell_blind(blind=False)
         return seen
+
+    async def _tell_blind(self, *, blind: bool) -> None:
+        self._told_blind = blind
+        seen = own_observation(
+            NETWORK_KEY,
+            Verdict.FAIL if blind else Verdict.PASS,
+            OwnReason.BLIND if blind else OwnReason.OK,
+            self._network.why if blind else "our own network is back",
+            self._clock.wall(),
+            advice=self._network.advice if blind else "",
+            subject="watchdog",
+        )
+        await self._ingest.take(NETWORK_KEY, CheckResult((seen,)))
 
     def _check_clocks(self) -> None:
         gap = self._clocks.check(self._clock_check_s)
@@ -162,6 +183,7 @@ class SelfWatch:
             elif self._clock.monotonic() >= self._survey_at:
                 self._survey_at = self._clock.monotonic() + SURVEY_S
                 if await self._network.survey():
+                    log.info("router", known=self._network.memory)
                     await self._ingest.take(NETWORK_KEY, CheckResult((), memory=self._network.memory))
 
     async def _report_gap(self, gap: Gap) -> None:
@@ -183,6 +205,8 @@ class SelfWatch:
             return
         self._network.blind_since = None
         log.warning("sees_again", since=since, why=why)
+        if self._told_blind:
+            await self._tell_blind(blind=False)
         self._round_now()
         await self._record(since, self._clock.wall(), f"blind: {why}")
 
