@@ -92,7 +92,7 @@ _CHECK_HERE = "Check this machine's cable, Wi-Fi, VPN and router."
 
 
 def cut_off(link: str) -> NetworkVerdict:
-    """Our own system can send nothing to any target: over `link`, which is down, or (empty) for want of a route."""
+    """Our own system can send nothing to any target: over `link`, which is down, or (empty) because it has no route."""
     what = f"the link of {link} is down" if link else "this machine has no route to any target"
     return NetworkVerdict(NetworkState.LOST, f"our own network is down: {what}", _CHECK_HERE)
 
