@@ -20,6 +20,7 @@ from watchdog.message import Redactor, fitted, plain
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.ack_channels import channel_for
 from watchdog.notify.bounded_http import Exchange
+from watchdog.notify.causes import cause_of, mail_cause
 from watchdog.notify.chat_markup import plain_for
 from watchdog.notify.services import Manner, close_by_alias, limits_of
 from watchdog.notify.urls import leave_deleted_directory, mute_loggers
@@ -121,11 +122,11 @@ class AppriseReceiver:
     def _hand_over(self, plugin: Any, delivery: Delivery, text: Text, exchange: Exchange) -> Outcome:
         """One message through apprise, cut to the service's room."""
         if delivery.kind.is_end and self._manner.closes_by_alias:
-            exchange.status = None
+            exchange.begin()
             return self._outcome(close_by_alias(plugin, delivery.incident_id), (), exchange)
         import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
 
-        exchange.status = None
+        exchange.begin()
         cut = fitted(
             Text(plain_for(plugin, text.title), plain_for(plugin, text.body)), limits_of(self._manner.service, plugin)
         )
@@ -137,6 +138,9 @@ class AppriseReceiver:
             log_level=logging.WARNING,
         )
         said = [entry.message for target in result for attempt in target.attempts for entry in attempt]
+        if not result and exchange.status is None:
+            cause = cause_of(exchange.error) if exchange.error is not None else mail_cause(plugin)
+            said = [cause] if cause else said
         return self._outcome(bool(result), said, exchange, timed_out=result.status.name == "TIMEOUT")
 
     def _outcome(self, good: bool, said: Iterable[str], exchange: Exchange, *, timed_out: bool = False) -> Outcome:

@@ -28,6 +28,8 @@ class Exchange:
     answer: bytes = b""
     """The beginning of the last answer."""
     status: int | None = None
+    error: Exception | None = None
+    """Why there was no answer; the plugins keep it to themselves."""
     retry_after_s: float = 0.0
 
     @classmethod
@@ -44,6 +46,10 @@ class Exchange:
     def __exit__(self, *_error: object) -> None:
         """Stop bounding."""
         _current.exchange = None
+
+    def begin(self) -> None:
+        """Forget what an earlier request of this send came to."""
+        self.status, self.error, self.answer = None, None, b""
 
     @property
     def refused(self) -> bool:
@@ -64,7 +70,11 @@ def _wrap() -> None:
             return plain(session, request, **options)
         if exchange.amend is not None:
             exchange.amend(request)
-        response = plain(session, request, **(options | {"stream": True}))
+        try:
+            response = plain(session, request, **(options | {"stream": True}))
+        except Exception as error:
+            exchange.error = error
+            raise
         _note(exchange, response)
         response._content = exchange.answer = _bounded(response.raw, exchange.deadline)
         response._content_consumed = True

@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _LOCAL_SCHEMES = frozenset({"windows", "macosx", "gnome", "dbus", "kde", "qt", "glib", "syslog", "growl"})
@@ -58,7 +58,7 @@ def url_problem(url: str) -> str | None:
         return _why_not(scheme, _schemas(apprise.Apprise()))  # describing every service takes longer than taking a URL
     if len(service) != 1:
         return f"these are {len(service)} URLs in one; give each its own receiver, so that each is retried on its own"
-    return _never_arrives(scheme, service[0])
+    return _never_arrives(scheme, url, service[0])
 
 
 def _why_not(scheme: str, schemas: dict[str, dict[str, Any]]) -> str:
@@ -103,12 +103,23 @@ def _forms(scheme: str, row: dict[str, Any]) -> list[str]:
     return [template.replace("{schema}", scheme) for template in row["details"]["templates"]]
 
 
-def _never_arrives(scheme: str, service: Any) -> str | None:
+def _bad_recipient(url: str, service: Any) -> str | None:
+    """apprise drops an address that it does not take for one, without a word."""
+    asked = [value for name, value in parse_qsl(urlsplit(url.strip()).query) if name.lower() == "to"]
+    wanted = [one for value in asked for one in re.split(r"[,;\s]+", value) if one]
+    if not service.targets or len(service.targets) < len(wanted):
+        return "an address in `to=` is not an e-mail address; write it like to=oncall@example.org"
+    return None
+
+
+def _never_arrives(scheme: str, url: str, service: Any) -> str | None:
     """What apprise 2.3 accepts though nothing could ever arrive."""
     if len(service) == 0:
         return f"this {scheme}:// URL names nobody to send to"
     if scheme in ("ntfy", "ntfys") and not getattr(service, "topics", True):
         return f"this {scheme}:// URL has no topic; it must look like {scheme}://TOPIC or {scheme}://HOST/TOPIC"
+    if scheme in ("mailto", "mailtos"):
+        return _bad_recipient(url, service)
     if scheme == "discord" and not str(getattr(service, "webhook_id", "0")).isdigit():
         return "the first part of a discord:// URL must be the webhook's number; copy it from the webhook's address"
     return None
