@@ -1,7 +1,8 @@
 """Frozen dataclasses as JSON values and back: one rule for everything that is stored.
 
 A dataclass whose fields are keyword-only becomes an object, any other one a row of its values in order. A field with
-`metadata={"json": NAME}` is stored under that name: it was renamed in the code after it had been stored.
+`metadata={"json": NAME}` is stored under that name: it was renamed in the code after it had been stored. One with
+`metadata={"sparse": True}` came later than the others and is left out while it is None.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def to_json(value: object) -> Json:
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
         if _is_object(fields):
-            return {_key(field): to_json(getattr(value, field.name)) for field in fields}
+            given = ((field, getattr(value, field.name)) for field in fields)
+            return {_key(field): to_json(one) for field, one in given if one is not None or not _is_sparse(field)}
         return [to_json(getattr(value, field.name)) for field in fields]
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
@@ -56,6 +58,10 @@ def _is_object(fields: tuple[dataclasses.Field[Any], ...]) -> bool:
 
 def _key(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata.get("json", field.name))
+
+
+def _is_sparse(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("sparse"))
 
 
 @cache

@@ -82,7 +82,10 @@ async def test_the_failure_ladder_is_one_incident_whose_words_change(tmp_path: P
         await station.ok()
         phone = station.sinks["phone"]
         assert phone.kinds == ["FIRING", "RESOLVED"]
-        assert "[no_reply → engine_dead → refused → loading]" in phone.accepted[1][1].body
+        over = phone.accepted[1][1].body
+        assert "[no_reply → engine_dead → refused → loading]" in over
+        told = phone.accepted[0][1].body.split("\n")[1].removeprefix("likely: ")
+        assert f"was: likely, {told}" in over, "what the page said, not what was found later"
 
 
 async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: Path) -> None:

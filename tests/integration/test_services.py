@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC
@@ -103,6 +103,28 @@ async def test_a_night_at_a_service(scheme: str, tmp_path: Path, monkeypatch: py
         assert len(fake.opened) == len(set(fake.opened)) == 3, "each incident is opened once"
         assert sorted(fake.closed) == sorted(fake.opened), "and closed once"
         assert fake.open_now == set()
+
+
+@pytest.mark.parametrize("scheme", URLS)
+async def test_the_first_80_characters_on_a_lock_screen_say_what_and_where(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeServices(scheme) as fake:
+        fake.stand_in(monkeypatch)
+        async with life(tmp_path, ManualClock(), phone(scheme)) as night:
+            await night.look(Verdict.FAIL, 3)
+    said = [" ".join(text.removeprefix("<b>").split())[:80] for text in texts_of(fake.requests[0].said)]
+    assert any(text.startswith("FIRING deepseek: no text for 0 s: busy or hung") for text in said), said
+
+
+def texts_of(said: object) -> Iterator[str]:
+    if isinstance(said, dict):
+        said = list(said.values())
+    if isinstance(said, list):
+        for part in said:
+            yield from texts_of(part)
+    elif isinstance(said, str):
+        yield said
 
 
 @pytest.mark.parametrize("scheme", LONGEST)

@@ -176,6 +176,7 @@ incidents = st.builds(
     notified=st.dictionaries(text, st.builds(Notified, st.sampled_from(Severity), at, st.integers(0), st.integers(0))),
     acknowledged_at=st.none() | at,
     diagnosis=st.none() | diagnoses,
+    diagnosis_told=st.none() | diagnoses,
     reasons=st.lists(text, max_size=3).map(tuple),
 )
 states = st.builds(

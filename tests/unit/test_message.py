@@ -210,6 +210,24 @@ def test_a_resolve_names_the_diagnosis_and_the_way_it_went() -> None:
     assert f"was: likely, {FOUND.sentence} [no_reply → engine_dead → refused → loading]" in body.split("\n")
 
 
+def test_a_resolve_names_the_diagnosis_that_was_told_not_a_later_one() -> None:
+    later = replace(FOUND, sentence="the head has no memory left")
+    over = incident(status=IncidentStatus.RESOLVED, closed_at=SINCE + 1800, diagnosis=later, diagnosis_told=FOUND)
+    body = render(over, NotificationKind.RESOLVED, now=SINCE + 1800, zone=UTC).body
+    assert f"was: likely, {FOUND.sentence}" in body.split("\n")
+
+
+@pytest.mark.parametrize(("device", "where"), [("0000:01:00.0", " on 0000:01:00.0"), ("-", ""), ("(many)", "")])
+def test_a_kernel_line_that_went_quiet_names_its_device(device: str, where: str) -> None:
+    labels = {"host": "worker", "kind": "pcie.aer.fatal", "device": device}
+    over = incident(
+        nature=Nature.OCCURRENCE, subject="worker", labels=labels, status=IncidentStatus.EXPIRED, closed_at=SINCE + 3840
+    )
+    text = render(over, NotificationKind.QUIET, now=SINCE + 3840, zone=UTC)
+    assert text.title == f"QUIET worker: no more pcie.aer.fatal{where} for 60 min"
+    assert "seen 3 times" in text.body
+
+
 def test_a_late_trigger_says_that_it_is_over_already() -> None:
     text = render(incident(), NotificationKind.FIRING, now=SINCE + 240, zone=UTC)
     done = finish(sent(text, attempt=9), now=SINCE + 1500, zone=UTC, ended_at=SINCE + 900)

@@ -368,6 +368,9 @@ class Incidents:
         fresh: bool,
     ) -> None:
         decision = decide(incident, transition, circumstances, fresh=fresh, now=now)
+        if any(not note.kind.is_end for note in decision.notifications):
+            told = replace(decision.incident, diagnosis_told=decision.incident.diagnosis)
+            decision = replace(decision, incident=told)
         if transition is not None or decision.notifications:
             work.decisions.append((incident, transition, decision))
         work.full |= {name for name, why in decision.reasons.items() if why is DecisionReason.OUTBOX_FULL}

@@ -127,9 +127,9 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
             else f"{subject}: recovered after {lasted}"
         )
     if kind is NotificationKind.QUIET:
-        seen = "1 line" if incident.count == 1 else f"{incident.count} times"
-        what = incident.labels.get("kind") or incident.reason
-        return f"{subject}: no more {clean_line(what)} for {duration(now - incident.last_at)} ({seen} in all)"
+        what, device = incident.labels.get("kind") or incident.reason, incident.labels.get("device", "")
+        where = f" on {device}" if device[:1].isalnum() else ""  # neither none (-) nor (many)
+        return f"{subject}: no more {clean_line(what + where)} for {duration(now - incident.last_at)}"
     phrase = clean_line(incident.phrase)
     if incident.cause is Cause.FLAPPING:
         return f"{subject}: flapping, {_short(incident) or phrase}"
@@ -224,12 +224,12 @@ def _what_next(incident: Incident) -> list[str]:
 
 
 def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
-    """The lines of a resolve or an expiry: how long, how often, and what it was."""
+    """The lines of a resolve or an expiry: how long, how often, and what it was, as it was told."""
     closed = now if incident.closed_at is None else incident.closed_at
     when = f"from {timestamp(incident.since, now, zone)} to {timestamp(closed, now, zone)}"
     what = "seen" if incident.nature is Nature.OCCURRENCE else "failed"
     times = f"{what} {incident.count} time{'' if incident.count == 1 else 's'}"
-    found = incident.diagnosis
+    found = incident.diagnosis_told or incident.diagnosis
     was = clean_line(incident.statement if found is None else f"{found.confidence}, {found.sentence}")
     went = clean_line(f"[{' → '.join(incident.reasons)}]") if len(incident.reasons) > 1 else ""
     return [

@@ -156,7 +156,7 @@ class Incident:
 
     `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
     last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is
-    the newest, None where nobody looks for a cause. `reasons` are those it had so far, one for each change, at most
+    the newest, None where nobody looks for a cause; `diagnosis_told` is that of the last message. `reasons` are those it had so far, one for each change, at most
     ten. `summary`, `subject`, `unit`, `at_least`, `detail` and `look_only` are those of `Observation`; `count` is the
     total.
     """
@@ -183,6 +183,7 @@ class Incident:
     notified: Mapping[str, Notified] = field(default_factory=dict, metadata={"json": "told"})
     acknowledged_at: float | None = None
     diagnosis: Diagnosis | None = None
+    diagnosis_told: Diagnosis | None = field(default=None, metadata={"sparse": True})
     reasons: tuple[str, ...] = ()
     subject: str = ""
     unit: str = ""
