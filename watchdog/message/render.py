@@ -129,7 +129,9 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     if kind is NotificationKind.QUIET:
         what, device = incident.labels.get("kind") or incident.reason, incident.labels.get("device", "")
         where = f" on {device}" if device[:1].isalnum() else ""  # neither none (-) nor (many)
-        return f"{subject}: no more {clean_line(what + where)} for {duration(now - incident.last_at)}"
+        seen = "1 line" if incident.count == 1 else f"{incident.count} times"
+        words = f"{subject}: no more {clean_line(what + where)} for {duration(now - incident.last_at)}"
+        return f"{words} ({seen})" if len(f"{kind} {words} ({seen})") <= TITLE_LIMIT else words
     phrase = clean_line(incident.phrase)
     if incident.cause is Cause.FLAPPING:
         return f"{subject}: flapping, {_short(incident) or phrase}"

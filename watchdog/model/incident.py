@@ -154,11 +154,11 @@ class Notified:
 class Incident:
     """One trouble from its trigger to its end, under one id.
 
-    `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it was
-    last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed. `diagnosis` is
-    the newest, None where nobody looks for a cause; `diagnosis_told` is that of the last message. `reasons` are those it had so far, one for each change, at most
-    ten. `summary`, `subject`, `unit`, `at_least`, `detail` and `look_only` are those of `Observation`; `count` is the
-    total.
+    `since` is the first failure, `opened_at` the trigger, `closed_at` the end (None while open), `last_at` when it
+    was last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed.
+    `diagnosis` is the newest, None where nobody looks for a cause; `diagnosis_told` is that of the last message.
+    `reasons` are those it had so far, one for each change, at most ten. `summary`, `subject`, `unit`, `at_least`,
+    `detail` and `look_only` are those of `Observation`; `count` is the total.
     """
 
     id: str
