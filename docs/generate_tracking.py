@@ -14,7 +14,9 @@ _BEGIN = """# How a key is tracked
 Generated from the tables in `watchdog/tracker.py` by `docs/generate_tracking.py`; do not edit.
 
 A run of a check *passes*, *fails*, or is *unknown*. Unknown moves nothing below: it is only counted, and three in a row
-open an incident of their own (`self/blind/…`). Rows are tried from top to bottom; the first whose guard holds is taken.
+open an incident of their own (`self/blind/…`). A failure that begins within three quarters of the interval after the
+last one (a restart, a reload, a wake-up) is no further strike (`too_soon`).
+Rows are tried from top to bottom; the first whose guard holds is taken.
 """
 _OCCURRENCE_END = """
 Time alone ends an occurrence: when it was not seen again for `occurrence_quiet` it expires (`went_quiet`), which claims

@@ -134,6 +134,7 @@ def _counted(state: TrackState, observation: Observation, limits: Thresholds, no
         recent=recent,
         since=observation.at if begins else state.since,
         last_at=now,
+        struck_at=observation.at,
         count=observation.count + (0 if begins else state.count),
     )
 
@@ -167,12 +168,28 @@ def _applies(row: Row, old: TrackState, new: TrackState, severity: Severity, lim
     return _GUARDS[row.guard](old, new, severity, limits)
 
 
+def _is_too_soon(state: TrackState, observation: Observation, limits: Thresholds) -> bool:
+    """Whether a failure follows the last one so closely that it is no further strike: a restart, a reload, a wake-up.
+
+    A clock that was set back proves nothing: it counts.
+    """
+    return (
+        observation.verdict is Verdict.FAIL
+        and observation.nature is Nature.CONDITION
+        and state.phase is Phase.PENDING
+        and state.struck_at is not None
+        and 0 <= observation.at - state.struck_at < limits.strike_gap_s
+    )
+
+
 def _observed(state: TrackState, observation: Observation, limits: Thresholds, now: float) -> Step:
     """One step with an observation that is a pass or a fail."""
     table = OCCURRENCES if observation.nature is Nature.OCCURRENCE else CONDITIONS
     rows = table.get((state.phase, observation.verdict))
     if rows is None:
         return Step(state, StepReason.STEADY)
+    if _is_too_soon(state, observation, limits):
+        return Step(state, StepReason.TOO_SOON)
     counted = _counted(state, observation, limits, now)
     row = next(row for row in rows if _applies(row, state, counted, observation.severity, limits))
     if row.reason is StepReason.STEADY:
@@ -187,7 +204,7 @@ def _observed(state: TrackState, observation: Observation, limits: Thresholds, n
         # What was told is over: a new outage starts with a clean count, or its first miss would count twice.
         told = row.says is TransitionKind.RESOLVED
         moved = replace(
-            moved, since=None, last_at=None, count=0, cause=Cause.STRIKES, severity=Severity.INFO,
+            moved, since=None, last_at=None, struck_at=None, count=0, cause=Cause.STRIKES, severity=Severity.INFO,
             recent=() if told else moved.recent,
         )  # fmt: skip
     said = None if row.says is None else Transition(kind=row.says, reason=row.reason, cause=cause, severity=severity)

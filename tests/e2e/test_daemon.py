@@ -259,3 +259,41 @@ def test_a_bad_configuration_starts_nothing_and_exits_64(tmp_path: Path, text: s
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "state").exists()
+
+
+async def test_restarts_within_seconds_page_nobody_and_a_shorter_interval_is_followed_without_a_word(
+    tmp_path: Path,
+) -> None:
+    """The server is down all the time; every start looks at once. The reload comes after more than a short interval."""
+    alerts: list[Alert] = []
+    rig = Rig(tmp_path, alerts.append)
+    await rig.start()
+    config = rig.write_config(probe="{interval: 10m, timeout: 0.8s}", kernel_log=QUICK_SCAN)
+    daemon = DaemonProcess(config, tmp_path / "state", tmp_path / "daemon.log")
+    try:
+        await rig.chat.stop()
+        for starts in range(1, 5):
+            await daemon.start()
+            await until(
+                lambda starts=starts: (
+                    sum(  # type: ignore[misc]
+                        line.get("check") == "generation/deepseek" and line.get("verdict") == "fail"
+                        for line in daemon.events()
+                    )
+                    >= starts
+                ),
+                what="a failed probe",
+            )
+            await asyncio.sleep(0.3)
+            if starts < 4:
+                await daemon.kill()
+        assert [alert.title for alert in alerts if "deepseek" in alert.title] == []
+        await asyncio.sleep(33)  # longer than a check of one second may take to come round
+        rig.write_config(probe=QUICK_PROBE, kernel_log=QUICK_SCAN)
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGHUP)
+        await until(lambda: any("deepseek" in alert.title for alert in alerts), what="the real outage")
+        assert [alert.title for alert in alerts if "for too long" in alert.title] == []
+    finally:
+        await daemon.kill()
+        await rig.stop()

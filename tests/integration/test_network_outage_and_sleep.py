@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.alerting_path import KEY, configuration
 from tests.support.simulated_network import ROUTER, Lan
+from watchdog.config import ProbeSettings
 from watchdog.model import Phase
 from watchdog.selfwatch.own_kernel import NoWay
 from watchdog.selfwatch.watch import LOOK_AGAIN_S
@@ -371,3 +372,41 @@ async def test_of_many_targets_only_those_reached_last_are_knocked_at(tmp_path: 
         await lan.pass_time(400)
         assert len(lan.pages) == 39, "one that answers proves the road"
         assert lan.around.most_knocked == 16
+
+
+async def test_restarts_within_seconds_are_one_strike_and_the_outage_still_pages_in_its_time(tmp_path: Path) -> None:
+    async with Lan(tmp_path) as lan:
+        await lan.pass_time(130)
+        lan.targets[KEY].well = False
+        await lan.pass_time(120)
+        assert await phase(lan) == (Phase.PENDING, 1)
+        for _ in range(4):
+            await lan.stop()
+            await lan.station.restart()
+            await lan.start()
+            lan.targets[KEY].well = False
+            await lan.pass_time(4, step_s=1)
+            assert lan.targets[KEY].starts, "it looks at once"
+        assert await phase(lan) == (Phase.PENDING, 1)
+        await lan.pass_time(260)
+        assert len(lan.pages) == 1
+
+
+@pytest.mark.parametrize("interval_s", [120.0, 20.0])
+async def test_a_shorter_interval_after_a_reload_is_no_check_that_does_not_come_round(
+    tmp_path: Path, interval_s: float
+) -> None:
+    config = configuration()
+    slow = replace(config.servers[0], probe=ProbeSettings(interval_s=3600.0))
+    async with Lan(tmp_path, replace(config, servers=(slow,))) as lan:
+        intervals = {HEAD: 600.0, WORKER: 600.0}
+        lan.targets[KEY].interval_s = 3600.0
+        lan.selfwatch.watch(replace(lan.config, servers=(slow,)), {**intervals, KEY: 3600.0})
+        await lan.pass_time(1500)
+        quick = replace(slow, probe=ProbeSettings(interval_s=interval_s, timeout_s=5.0))
+        lan.selfwatch.watch(replace(lan.config, servers=(quick,)), {**intervals, KEY: interval_s})
+        assert lan.selfwatch.complete(), "the outside service is told nothing wrong"
+        await lan.pass_time(30, step_s=5)
+        assert lan.kinds == []
+        await lan.pass_time(600)
+        assert lan.kinds == ["FIRING"], "one that really does not come round is told"

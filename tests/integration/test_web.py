@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed
+from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed, paced
 from tests.support.month_of_history import write_month
 from tests.support.web_server import Served, served
 from tests.unit.test_html import HOSTILE, parsed
@@ -326,7 +326,7 @@ async def test_a_probe_is_made_only_when_it_was_asked_for_in_the_configuration(p
 
 async def test_scraped_probes_are_shared_by_all_who_ask(tmp_path: Path) -> None:
     settings = WebSettings(listen="127.0.0.1:0", probe_on_scrape=True)
-    async with served(tmp_path, configuration(), NOW, settings=settings) as running:
+    async with served(tmp_path, paced(configuration()), NOW, settings=settings) as running:
         running.answers["deepseek"] = observed(Verdict.PASS, at=NOW, measurements={"ttft_s": 0.2})
         replies = await asyncio.gather(*(running.get("probe?server=deepseek") for _ in range(8)))
         assert running.asked_for == ["deepseek"]
@@ -343,7 +343,7 @@ async def test_scraped_probes_are_shared_by_all_who_ask(tmp_path: Path) -> None:
 
 async def test_a_scrape_is_answered_before_its_own_limit_and_the_probe_goes_on(tmp_path: Path) -> None:
     settings = WebSettings(listen="127.0.0.1:0", probe_on_scrape=True)
-    async with served(tmp_path, configuration(), NOW, settings=settings) as running:
+    async with served(tmp_path, paced(configuration()), NOW, settings=settings) as running:
         running.answers["deepseek"] = observed(Verdict.PASS, at=NOW)
         limit = {"X-Prometheus-Scrape-Timeout-Seconds": "0.6"}
         _, _, text = await running.get("probe?server=deepseek", **limit)

@@ -11,7 +11,17 @@ from typing import Any, Self
 
 from tests.support.clock import ManualClock, settle
 from tests.support.receivers import RecordingReceiver
-from watchdog.config import AlertingSettings, Config, HostSettings, ReceiverSettings, Secret, ServerSettings
+from watchdog.config import (
+    AlertingSettings,
+    Config,
+    HostSettings,
+    KernelLogSettings,
+    ProbeSettings,
+    ReceiverSettings,
+    Secret,
+    ServerSettings,
+    VitalsSettings,
+)
 from watchdog.ingest import Ingest
 from watchdog.model import (
     CheckResult,
@@ -64,15 +74,38 @@ def line_seen(
 
 
 def configuration(*receivers: ReceiverSettings, **alerting: float) -> Config:
-    """One server on two hosts, and `receivers` (or one called phone)."""
+    """One server on two hosts, and `receivers` (or one called phone). Looks may follow each other at once."""
     return Config(
-        servers=(ServerSettings(name="deepseek", base_url="http://192.0.2.10:8888/v1", hosts=("head", "worker")),),
+        servers=(
+            ServerSettings(
+                name="deepseek",
+                base_url="http://192.0.2.10:8888/v1",
+                hosts=("head", "worker"),
+                probe=ProbeSettings(interval_s=0.0),
+            ),
+        ),
         hosts=tuple(
-            HostSettings(name=name, address="192.0.2.10", user="monitor", known_hosts="/dev/null")
+            HostSettings(
+                name=name,
+                address="192.0.2.10",
+                user="monitor",
+                known_hosts="/dev/null",
+                kernel_log=KernelLogSettings(interval_s=0.0),
+                vitals=VitalsSettings(interval_s=0.0),
+            )
             for name in ("head", "worker")
         ),
         receivers=receivers or (receiver("phone"),),
         alerting=AlertingSettings(**alerting),  # type: ignore[arg-type]  # only numbers of seconds are passed
+    )
+
+
+def paced(config: Config) -> Config:
+    """`config` with the shipped intervals."""
+    return replace(
+        config,
+        servers=tuple(replace(server, probe=ProbeSettings()) for server in config.servers),
+        hosts=tuple(replace(one, kernel_log=KernelLogSettings(), vitals=VitalsSettings()) for one in config.hosts),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.alerting_path import Station, configuration, observed
+from tests.support.alerting_path import Station, configuration, observed, paced
 from watchdog.config import Config
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler
@@ -101,7 +101,7 @@ class Lan:
 
     def __init__(self, tmp_path: Path, config: Config | None = None, *, router: str | None = ROUTER) -> None:
         """Nothing runs before `async with`."""
-        config = config or configuration()
+        config = paced(config or configuration())
         servers = tuple(
             replace(server, base_url=f"http://192.0.2.{20 + number}:8000/v1")
             if "//192.0.2.10:" in server.base_url

@@ -171,3 +171,29 @@ def test_every_phase_and_verdict_of_a_condition_has_rows_that_end_with_always() 
     for phase, verdict in itertools.product(Phase, (Verdict.PASS, Verdict.FAIL)):
         assert CONDITIONS[phase, verdict][-1].guard is Guard.ALWAYS
     assert all(rows[-1].guard is Guard.ALWAYS for rows in OCCURRENCES.values())
+
+
+def test_failures_closer_together_than_the_gap_are_one_strike_until_the_incident_is_open() -> None:
+    limits = Thresholds(strike_gap_s=90.0)
+    state, told = TrackState(), []
+    for at in (0.0, 5.0, 89.0, 90.0, 100.0, 180.0, 185.0):
+        made = step(state, observed(Verdict.FAIL, at=at), limits, at + 60)
+        told.append((made.reason.value, made.state.fails))
+        state = made.state
+    assert told == [
+        ("strike", 1),
+        ("too_soon", 1),
+        ("too_soon", 1),
+        ("strike", 2),
+        ("too_soon", 2),
+        ("strikes_reached", 3),
+        ("still_failing", 4),
+    ]
+
+
+def test_a_pass_between_two_failures_and_a_clock_that_was_set_back_make_no_failure_too_soon() -> None:
+    limits = Thresholds(strike_gap_s=90.0)
+    first = step(TrackState(), observed(Verdict.FAIL, at=1000.0), limits, 1000.0).state
+    passed = step(first, observed(Verdict.PASS, at=1001.0), limits, 1001.0).state
+    assert step(passed, observed(Verdict.FAIL, at=1002.0), limits, 1002.0).reason is StepReason.STRIKE
+    assert step(first, observed(Verdict.FAIL, at=500.0), limits, 500.0).reason is StepReason.STRIKE

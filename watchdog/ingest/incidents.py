@@ -28,6 +28,7 @@ from watchdog.model import (
     Observation,
     Phase,
     Silence,
+    StepReason,
     TrackState,
     Transition,
     TransitionKind,
@@ -265,7 +266,7 @@ class Incidents:
             incident = self._diagnosed(self._continued(incident, observation, moved.state, now), now)
         elif transition is not None and incident is not None:
             incident = ended(incident, transition.reason, transition.kind, now)
-        elif observation is not None and failing:
+        elif observation is not None and failing and moved.reason is not StepReason.TOO_SOON:
             work.changes(self._strikes, key)
             self._strikes[key] = self._strikes.get(key, Strikes()).and_then(observation)
         if moved.state.phase is Phase.OK:

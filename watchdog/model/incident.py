@@ -77,19 +77,25 @@ class StepReason(StrEnum):
     FIRST_SIGHT = "first_sight"
     SEEN_AGAIN = "seen_again"
     WENT_QUIET = "went_quiet"
+    TOO_SOON = "too_soon"
     COULD_NOT_TELL = "could_not_tell"
     NOT_WATCHED_ANY_MORE = "not_watched_any_more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """How many failures open an incident, how many passes close it, what flapping is, when an occurrence is over."""
+    """How many failures open an incident, how many passes close it, what flapping is, when an occurrence is over.
+
+    `strike_gap_s` is the least time from the start of one run that counts as a failure to the next such start, while
+    no incident is open: a daemon that is restarted three times within seconds has not seen three failures.
+    """
 
     failures: int = 3
     successes: int = 2
     flap_window: int = 10
     flap_failures: int = 5
     occurrence_quiet_s: float = 3600.0
+    strike_gap_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,7 @@ class TrackState:
     `fails`, `passes` and `unknowns` count in a row; `recent` holds the last verdicts that count, oldest first, True for
     a pass. `since` is when the trouble began (its first failure), `last_at` when it was last seen. `count` is how many
     failures or occurrences the trouble has so far. `severity` and `cause` only matter while an incident is open.
+    `struck_at` is when the run began that counted last as a failure.
     """
 
     nature: Nature = Nature.CONDITION
@@ -113,6 +120,7 @@ class TrackState:
     count: int = 0
     severity: Severity = Severity.INFO
     cause: Cause = Cause.STRIKES
+    struck_at: float | None = None
 
     @property
     def is_open(self) -> bool:

@@ -54,7 +54,7 @@ class AlertPlan:
         for kind in KINDS:
             for one in kind.targets(config):
                 counts = kind.settings_of(one)
-                limits = _thresholds(counts.failures, counts.successes, config.alerting)
+                limits = _thresholds(counts.failures, counts.successes, config.alerting, counts.interval_s)
                 targets.append(Target(kind.key(one.name), limits, one.receivers or every))
         return cls(
             targets=tuple(targets),
@@ -86,7 +86,9 @@ class AlertPlan:
     def thresholds_for(self, key: str) -> Thresholds:
         """How `key` is tracked. Troubles of the watchdog itself count at once; blindness needs three in a row."""
         if BLIND.has(key):
-            return Thresholds(failures=3, successes=1, flap_failures=0)
+            target = self.target_of(key)
+            gap_s = target.thresholds.strike_gap_s if target else 0.0
+            return Thresholds(failures=3, successes=1, flap_failures=0, strike_gap_s=gap_s)
         if is_own(key):
             quiet_s = self.alerting.occurrence_quiet_s
             return Thresholds(failures=1, successes=1, flap_failures=0, occurrence_quiet_s=quiet_s)
@@ -114,8 +116,13 @@ class AlertPlan:
         return next((one.escalate for one in self.receivers if one.name == receiver), None)
 
 
-def _thresholds(failures: int, successes: int, alerting: AlertingSettings) -> Thresholds:
+STRIKE_GAP = 0.75
+"""Of the interval must lie between two strikes: the start of a run may be late, and then the next one comes closer."""
+
+
+def _thresholds(failures: int, successes: int, alerting: AlertingSettings, interval_s: float = 0.0) -> Thresholds:
     return Thresholds(
+        strike_gap_s=STRIKE_GAP * interval_s,
         failures=failures,
         successes=successes,
         flap_window=alerting.flap_window,

@@ -42,7 +42,6 @@ class OwnNetwork:
         self._reached: dict[Endpoint, float] = {}
         self._verdict: tuple[float, NetworkVerdict] | None = None
         self._looking = asyncio.Lock()
-        self._blind_runs: dict[str, int] = {}
         self.blind_since: float | None = None
         """Unix seconds since when nothing can be reached from here, None while it can."""
         self.why = self.advice = ""
@@ -57,38 +56,24 @@ class OwnNetwork:
         self._endpoints = endpoints
         self._reached = {endpoint: at for endpoint, at in self._reached.items() if endpoint in set(endpoints.values())}
         self._verdict = None
-        self._blind_runs = {key: runs for key, runs in self._blind_runs.items() if key in endpoints}
-
-    @property
-    def blind_runs(self) -> int:
-        """The most runs in a row of one check that our own network explains."""
-        return max(self._blind_runs.values(), default=0)
 
     async def attribute(self, observation: Observation) -> Observation:
         """`observation`, or unknown with the reason `blind` when our own network is proven to be down."""
         endpoint = self._endpoints.get(observation.key)
         if endpoint is not None and observation.verdict is Verdict.PASS:
             self._reached[endpoint] = self._clock.monotonic()
-            self._blind_runs.pop(observation.key, None)
         if endpoint is None or not may_be_our_network(observation) or self._network.is_here(endpoint.host):
             return observation
         verdict = self._by_our_kernel(endpoint) or await self._look()
         seen = attribute_to_network(observation, verdict, self._clock.wall())
-        if seen is observation or verdict.state is NetworkState.NO_WAY:
-            self._blind_runs.pop(observation.key, None)
-            return seen
-        self._blind_runs[observation.key] = self._blind_runs.get(observation.key, 0) + 1
-        if self.blind_since is None:
+        if seen is not observation and verdict.state is not NetworkState.NO_WAY and self.blind_since is None:
             self.blind_since, self.why, self.advice = observation.at, verdict.why, verdict.advice
         return seen
 
     async def is_back(self) -> bool:
         """Look again; whether our network is back."""
         self._verdict = None
-        if (await self._look()).state.explains_failures:
-            return False
-        self._blind_runs.clear()
-        return True
+        return not (await self._look()).state.explains_failures
 
     async def survey(self) -> bool:
         """While all is well: resolve names and probe the router; returns whether `memory` must be stored again.

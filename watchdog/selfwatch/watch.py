@@ -13,7 +13,7 @@ from watchdog.config import Config
 from watchdog.errors import StoreError
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
-from watchdog.kinds import GENERATION, LATE, LOOP, ROAD, kind_of
+from watchdog.kinds import BLIND, GENERATION, LATE, LOOP, ROAD, kind_of
 from watchdog.model import CheckProgress, CheckResult, Nature, Observation, Verdict
 from watchdog.reasons import OwnReason
 from watchdog.selfwatch.attribution import Gap, GapKind
@@ -61,6 +61,7 @@ class SelfWatch:
         self._clocks = Clocks(clock)
         self._network = OwnNetwork(clock, local_network, store.memory(NETWORK_KEY))
         self._told_blind = any(incident.key == NETWORK_KEY for incident in ingest.open_incidents)
+        self._blind_runs: dict[str, tuple[int, float]] = {}
         self._limits: Mapping[str, float] = {}
         self._since: dict[str, float] = {}
         self._late: set[str] = set()
@@ -74,10 +75,12 @@ class SelfWatch:
     def watch(self, config: Config, intervals: Mapping[str, float]) -> None:
         """Follow the targets of `config` from now on; `intervals` are those of its checks, by key, in seconds."""
         self._network.watch(target_endpoints(config))
-        self._limits = late_after_s(config, intervals)
+        before, self._limits = self._limits, late_after_s(config, intervals)
         self._asked_for = config.web is not None and config.web.probe_on_scrape
         now = self._clock.monotonic()
-        self._since = {key: self._since.get(key, now) for key in self._limits}
+        # A check that must come round sooner from now on has its time from now on.
+        same = {key for key, limit_s in self._limits.items() if before.get(key) == limit_s}
+        self._since = {key: self._since[key] if key in same else now for key in self._limits}
         self._survey_at = now
         self._news.set()
 
@@ -94,9 +97,10 @@ class SelfWatch:
 
     def complete(self) -> bool:
         """Whether every check has completed a run within its time: what a heartbeat vouches for."""
-        now = self._clock.monotonic()
-        done = self._progress.last_completed_at
-        return all(key in done and now - done[key] <= limit_s for key, limit_s in self._limits.items())
+        now, done = self._clock.monotonic(), self._progress.last_completed_at
+        return all(
+            key in done and now - max(done[key], self._since[key]) <= limit_s for key, limit_s in self._limits.items()
+        )
 
     async def attribute(self, result: CheckResult) -> CheckResult:
         """`result`, with failures that our own trouble explains made unknown."""
@@ -113,11 +117,22 @@ class SelfWatch:
             log.warning("blind", why=self._network.why, check=observation.key)
             self._news.set()
         # Before this observation is taken in: what we cannot see for this reason folds into the one incident.
-        if not self._told_blind and self._network.blind_runs >= BLIND_RUNS:
+        if not self._told_blind and self._is_blind_for_long(seen):
             await self._tell_blind(blind=True)
         elif self._told_blind and self._network.blind_since is None and seen.verdict is Verdict.PASS:
             await self._tell_blind(blind=False)
         return seen
+
+    def _is_blind_for_long(self, seen: Observation) -> bool:
+        if seen.reason != OwnReason.BLIND or self._network.blind_since is None:
+            self._blind_runs.pop(seen.key, None)
+            return False
+        runs, counted_at = self._blind_runs.get(seen.key, (0, 0.0))
+        gap_s = self._ingest.plan.thresholds_for(BLIND.key(seen.key)).strike_gap_s
+        if not 0 <= seen.at - counted_at < gap_s:
+            runs += 1
+            self._blind_runs[seen.key] = (runs, seen.at)
+        return runs >= BLIND_RUNS
 
     async def _tell_blind(self, *, blind: bool) -> None:
         self._told_blind = blind
@@ -204,6 +219,7 @@ class SelfWatch:
         if since is None or not await self._network.is_back():
             return
         self._network.blind_since = None
+        self._blind_runs.clear()
         log.warning("sees_again", since=since, why=why)
         if self._told_blind:
             await self._tell_blind(blind=False)
