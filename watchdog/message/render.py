@@ -38,7 +38,7 @@ def rehearsal(kind: NotificationKind, sent_from: str) -> Text:
         body = "This is the end of the test alert. If you read both, this receiver works."
     else:
         title = f"{kind} test alert from inference-watchdog: nothing is wrong"
-        body = "Somebody asked for a test alert. Nothing is wrong, nothing needs to be done. Its end follows at once."
+        body = "Somebody asked for a test alert. It rings like a page, but nothing is wrong. Its end follows at once."
     return Text(title, f"{body}\nasked for on: {sent_from}" if sent_from else body)
 
 
