@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
@@ -76,6 +75,8 @@ Count = Annotated[int, Limits(1, 100)]
 Interval = Annotated[float, Limits(1.0, 7 * DAY_S)]
 Timeout = Annotated[float, Limits(0.1, 3600.0)]
 Pause = Annotated[float, Limits(1.0, 30 * DAY_S)]
+Patience = Annotated[float, Limits(0.0, DAY_S)]
+SOONER_FROM_S = 60.0
 Receivers = Annotated[tuple[str, ...], NotEmpty("leave the key out to tell every receiver")]
 
 
@@ -90,6 +91,20 @@ class ProbeSettings:
     successes: Count = 2
     stream: bool = True
     metrics_timeout_s: Annotated[float, Limits(0.1, 60.0)] = 5.0
+    confirm_s: Patience = 15.0
+    watch_s: Patience = 10.0
+    down_for_s: Patience = 100.0
+    loading_for_s: Patience = 900.0
+
+    @property
+    def is_sooner(self) -> bool:
+        """Whether a failure is confirmed before the next regular probe. Rhythms below a minute are quick enough."""
+        return self.confirm_s > 0 and self.interval_s >= SOONER_FROM_S
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the server is looked at between probes."""
+        return self.watch_s > 0 and self.interval_s >= SOONER_FROM_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,12 +208,6 @@ class ReceiverSettings:
     fallback_after: Annotated[int, Limits(1, 1000)] = 3
     acknowledge: bool = False
     escalate: EscalateSettings | None = None
-
-    @property
-    def address_hash(self) -> str:
-        """By what its address is known where the address itself must not stand."""
-        parts = [secret.reveal() for secret in (self.url, *self.alertmanager) if secret is not None]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

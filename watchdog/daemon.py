@@ -9,33 +9,35 @@ import asyncio
 import secrets
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 
 import structlog
 
 from watchdog.chat import ChatClient
 from watchdog.checks import build_checks
+from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.vitals import vitals_to_run_now
 from watchdog.clock import Clock, SystemClock
 from watchdog.codec import to_json
 from watchdog.config import Config, HostSettings
 from watchdog.descriptors import needed, raise_limit
+from watchdog.engines.suspicion import Suspicion
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
-from watchdog.kinds import BUILT
+from watchdog.kinds import BUILT, GENERATION, KERNEL_LOG, VITALS
 from watchdog.message import Redactor
-from watchdog.model import Check, CheckResult, Delivery, Json, Observation, Outcome
+from watchdog.model import Check, CheckResult, Delivery, Observation, Outcome
 from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.phone_ack import PhoneAck
-from watchdog.policy import AlertPlan
+from watchdog.policy import FIRST_TIMEOUT_S, AlertPlan
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
-from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
+from watchdog.store import INSTANCE, MAINTENANCE, PLAN, Store
 from watchdog.systemd import FailedStarts, ServiceManager
 from watchdog.unheard import unheard_page
 from watchdog.waiting import run_while
@@ -43,6 +45,8 @@ from watchdog.web.lifecycle import WebLifecycle
 
 log = structlog.get_logger("daemon")
 
+_SUSPECTED_FOR_S = 60.0
+"""What the hosts have shown for so long counts for a suspicion of now."""
 TICK_S = 5.0
 """How often time itself is taken in: reminders, expiring occurrences, what commands have asked for."""
 
@@ -237,6 +241,35 @@ class _Watching:
                 self._web.observed(seen)
                 self.scheduler.run_soon(vitals_to_run_now(seen, self._ingest.plan.runs_on, self._running_check))
             await self._ingest.take(key, attributed)
+        self.scheduler.run_soon(attributed.run_now)
+        self._pace(attributed.observations)
+
+    def _pace(self, observations: Iterable[Observation]) -> None:
+        """Have failing servers probed again as soon as what is known of them allows (docs/decisions, 10)."""
+        runs_on = self._ingest.plan.runs_on
+        hosts = {seen.labels.get("host") for seen in observations if VITALS.has(seen.key) or KERNEL_LOG.has(seen.key)}
+        named = {GENERATION.target_of(seen.key) for seen in observations}
+        for server in self.config.servers:
+            if not server.probe.is_sooner:
+                continue
+            if server.name not in named and hosts.isdisjoint(runs_on.get(server.name, ())):
+                continue
+            check = self._running_check(GENERATION.key(server.name))
+            if not isinstance(check, GenerationCheck):
+                continue
+            coming = self._ingest.next_probe(server.name, server.probe)
+            if coming is not None:
+                log.info(
+                    "next_probe", check=check.key, in_s=round(coming.wait_s, 1), why=coming.why.value,
+                    timeout_s=coming.timeout_s or server.probe.timeout_s,
+                )  # fmt: skip
+                self.scheduler.run_in(check.key, coming.wait_s)
+                if coming.timeout_s is not None:
+                    check.hurry(coming.timeout_s)
+            elif check.suspected is Suspicion.STANDS_STILL and self._ingest.hangs(
+                server.name, self._clock.wall() - _SUSPECTED_FOR_S
+            ):
+                check.hurry(FIRST_TIMEOUT_S)
 
     def _log(self, seen: Observation) -> None:
         """One line per observation: at INFO when its meaning changed, else at DEBUG."""
@@ -268,8 +301,6 @@ class _Watching:
                 self._web.attempted(delivery, outcome)
 
             outbox = Outbox(self._store, self._ingest, receivers, self._clock, attempted=attempted)
-            addresses: dict[str, Json] = {row.name: row.address_hash for row in config.receivers}
-            await self._ingest.take(RECEIVERS, CheckResult((), memory=addresses))
             ended = await run_while(
                 _together(outbox.run(), phones.run()),
                 lambda: self._has_receivers_of(config),  # noqa: B023

@@ -39,6 +39,10 @@ class Row:
     unanswered: bool = False
     """Queue and hang look the same on the chat socket: only the engine's own counters tell them apart."""
     busy_if_engine_moves: bool = False
+    confirm: bool = False
+    """The server's own words, or no connection at all: the next probe need not wait for its regular time."""
+    must_last: bool = False
+    """A restart looks the same: it opens an incident only after it has lasted for a while."""
     own_network: bool = False
     """Our own lost network could explain it. A port that refused or kept silent was reached: never those."""
     host_down: bool = False
@@ -161,18 +165,21 @@ class ServerReason(_Reason):
         words="the engine behind the server has died",
         advice="Restart the server; its log names the cause.",
         alive=False, fact="engine_dead", busy_if_engine_moves=True,
+        confirm=True,
     )
     SERVER_ERROR = "server_error", Row(
         runbook="The server answers with an error of its own (HTTP 5xx).",
         words="the server answers with an error",
         advice="Look at the server's log.", look_only=True,
         alive=False, fact="error_answer",
+        confirm=True, must_last=True,
     )
     UPSTREAM_DOWN = "upstream_down", Row(
         runbook="A proxy answers, and nothing behind it.",
         words="the proxy answers, the server behind it does not",
         advice="Look at the server behind the proxy.", look_only=True,
         alive=False, fact="upstream_down",
+        confirm=True, must_last=True,
     )
     GATEWAY_TIMEOUT = "gateway_timeout", Row(
         runbook="A proxy gave up waiting for the server behind it.",
@@ -191,12 +198,14 @@ class ServerReason(_Reason):
         words="connection refused: the server is not running, or still starting",
         advice="Check whether the server runs and on which port it listens.", look_only=True,
         alive=False, fact="refused",
+        confirm=True, must_last=True,
     )
     UNREACHABLE = "unreachable", Row(
         runbook="The machine does not answer on the network: off, locked up, or unplugged.",
         words="the machine cannot be reached",
         advice="Check whether the machine is up and on the network.", look_only=True,
         fact="unreachable", own_network=True,
+        confirm=True, must_last=True,
     )
     DNS = "dns", Row(
         runbook="The name in `base_url` does not resolve.",
@@ -215,6 +224,7 @@ class ServerReason(_Reason):
         words="the connection was closed before any reply",
         advice="Look at the server's log; a proxy in between may have closed it.", look_only=True,
         fact="broken_off",
+        confirm=True, must_last=True,
     )
     LOCAL = "local", Row(
         runbook="This machine is out of file descriptors, ports or memory: nothing can be said about the server.",

@@ -130,6 +130,13 @@ class Scheduler:
             if key in self._sleeps:
                 self._sleeps[key].cancel()
 
+    def run_in(self, key: str, wait_s: float) -> None:
+        """Run this check again in `wait_s` seconds, if it is not due before; its rhythm goes on from there."""
+        if key in self._tasks:
+            self._wanted_at[key] = self._clock.monotonic() + wait_s
+        if key in self._sleeps:
+            self._sleeps[key].cancel()
+
     async def run(self) -> None:
         """Run until cancelled. Raises what a check's loop raises by a bug of ours."""
         self._failed = asyncio.get_running_loop().create_future()

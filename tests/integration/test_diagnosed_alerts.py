@@ -9,10 +9,12 @@ from pathlib import Path
 from tests.support import diagnosis_cases
 from tests.support.alerting_path import KEY, Station, line_seen, observed
 from tests.support.diagnosis_cases import FROZEN, GIB, gpu
+from watchdog.config import ProbeSettings
 from watchdog.message import BODY_LIMIT
 from watchdog.model import Confidence, Evidence, Observation, Verdict
 from watchdog.overview.report import incident_json
 from watchdog.overview.status import Status
+from watchdog.policy import NextProbe, PatienceReason
 from watchdog.store import Reader
 
 
@@ -86,36 +88,6 @@ async def test_the_failure_ladder_is_one_incident_whose_words_change(tmp_path: P
         assert "[no_reply → engine_dead → refused → loading]" in over
         told = phone.accepted[0][1].body.split("\n")[1].removeprefix("likely: ")
         assert f"was: likely, {told}" in over, "what the page said, not what was found later"
-
-
-async def test_flapping_then_three_in_a_row_counts_the_time_since_the_last_text(tmp_path: Path) -> None:
-    async with Station(tmp_path) as station:
-        for _ in range(5):
-            await station.look(missed())
-            await station.pass_time(120)
-            await station.ok()
-            await station.pass_time(120)
-        for _ in range(3):
-            await station.look(missed())
-            await station.pass_time(120)
-        await station.restart()
-        titles = station.sinks["phone"].titles
-        assert titles[0].startswith("FIRING deepseek: flapping, ")
-        assert titles[1].startswith("FIRING deepseek: no text for 4 min: ")
-
-
-async def test_the_end_names_the_diagnosis_that_fired(tmp_path: Path) -> None:
-    async with Station(tmp_path) as station:
-        await station.ok()
-        for reason in ("no_reply", "no_reply", "no_reply", "refused", "loading"):
-            await station.look(missed(reason, FROZEN if reason == "no_reply" else None))
-            await station.pass_time(120)
-        await station.restart()
-        await station.ok()
-        await station.ok()
-        end = station.sinks["phone"].accepted[-1][1]
-        assert "was: likely, the engine hangs: over 3 probes" in end.body
-        assert "[no_reply → refused → loading]" in end.body
 
 
 async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: Path) -> None:
@@ -236,3 +208,30 @@ async def test_hostile_words_from_server_and_kernel_stay_harmless_in_the_whole_a
         assert len(text.body) <= BODY_LIMIT
         assert all(line.isprintable() for line in (text.title, *lines))
         assert len([line for line in lines if line.startswith("incident ")]) == 1
+
+
+async def test_counters_that_stand_still_and_a_gpu_at_idle_power_prove_a_death_and_neither_alone(
+    tmp_path: Path,
+) -> None:
+    async def patience(station: Station) -> NextProbe | None:
+        return station.ingest.next_probe("deepseek", ProbeSettings())
+
+    async with Station(tmp_path / "both") as station:
+        await station.ok()
+        await station.look(missed(numbers=FROZEN))
+        assert await patience(station) is None, "counters alone never prove it: a long prompt looks the same"
+        await station.pass_time(5)
+        await station.look(SPINS)
+        assert await patience(station) == NextProbe(15.0, 15.0, PatienceReason.PROVEN_DEAD)
+    async with Station(tmp_path / "gpu") as station:
+        await station.ok()
+        await station.look(missed())
+        await station.pass_time(5)
+        await station.look(SPINS)
+        assert await patience(station) is None, "a GPU alone does not either"
+    async with Station(tmp_path / "busy") as station:
+        await station.ok()
+        await station.look(SPINS)
+        await station.pass_time(5)
+        await station.look(missed(numbers=FROZEN))
+        assert await patience(station) is None, "what the GPU did before the failure does not count"

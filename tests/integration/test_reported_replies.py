@@ -124,4 +124,4 @@ _QUOTED = {
 
 @pytest.mark.parametrize("name", sorted(_QUOTED))
 def test_an_error_in_plain_words_inside_a_stream_is_quoted(name: str, outcomes: dict[str, ProbeOutcome]) -> None:
-    assert _QUOTED[name] in outcomes[name].summary(60)
+    assert _QUOTED[name] in outcomes[name].summary()

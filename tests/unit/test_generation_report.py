@@ -21,7 +21,8 @@ UNKNOWN = Change(movement=Movement.UNKNOWN)
 def outcome(reason: ServerReason = ServerReason.OK, change: Change = UNKNOWN, **more: Any) -> ProbeOutcome:
     judged = Judgement(reason=reason, alive=True if reason is ServerReason.OK else None)
     values: dict[str, Any] = {"judgement": judged, "attempts": (judged,), "resent": 0, "model": "m", "change": change}
-    values |= {"before": None, "after": None, "trouble": "", "window_s": 0.0, "duration_s": 0.5, "at": 1000.0}
+    values |= {"before": None, "after": None, "trouble": "", "window_s": 0.0, "timeout_s": 60.0, "duration_s": 0.5}
+    values["at"] = 1000.0
     return ProbeOutcome(**{**values, **more})
 
 

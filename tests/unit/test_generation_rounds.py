@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from watchdog.chat import ChatClient
-from watchdog.chat.client import Fetched
+from watchdog.chat.client import Deadline, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.checks import build_checks
 from watchdog.checks.generation import GenerationCheck, GenerationMemory
@@ -36,7 +36,7 @@ class ScriptedClient(ChatClient):
         self.models: list[str | None] = []
         self.fetched: list[str] = []
 
-    async def complete(self, endpoint: Endpoint, body: bytes, deadline: float) -> Judgement:
+    async def complete(self, endpoint: Endpoint, body: bytes, deadline: float | Deadline) -> Judgement:
         self.models.append(json.loads(body).get("model"))
         await asyncio.sleep(0)
         return self._judgements.pop(0) if len(self._judgements) > 1 else self._judgements[0]

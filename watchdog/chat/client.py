@@ -24,6 +24,7 @@ from watchdog.chat.endpoint import Endpoint
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.verdict import End
+from watchdog.reasons import ServerReason
 
 _TAIL_S = 1.0
 """How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""
@@ -68,6 +69,53 @@ class Fetched:
     content_type: str = ""
     body: bytes = b""
     trouble: str = ""
+    refused: bool = False
+
+
+class Deadline:
+    """When an exchange ends at the latest, on the running loop's clock; it may be brought forward meanwhile."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self._limit: asyncio.Timeout | None = None
+        self._trace: ConnectionTrace | None = None
+        self._looking: asyncio.TimerHandle | None = None
+
+    def start(self, limit: asyncio.Timeout, trace: ConnectionTrace) -> None:
+        """An exchange begins under `limit`; just before it ends, its connection is looked at once more."""
+        self._limit, self._trace = limit, trace
+        self._plan_look()
+
+    def bring_forward(self, at: float) -> None:
+        """End at `at`, if that is sooner."""
+        if at >= self.at:
+            return
+        self.at = at
+        if self._limit is not None:
+            self._limit.reschedule(at)
+            if self._looking is not None:
+                self._plan_look()
+
+    def replied(self) -> None:
+        """The reply has begun: how the connection came to be is settled."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def stop(self) -> None:
+        """The exchange is over."""
+        self.replied()
+        self._limit = None
+
+    def reschedule(self, at: float) -> None:
+        """End the running exchange at `at`, but not after the deadline."""
+        if self._limit is not None:
+            self._limit.reschedule(min(self.at, at))
+
+    def _plan_look(self) -> None:
+        self.replied()
+        if self._trace is not None:
+            self._looking = asyncio.get_running_loop().call_at(self.at - 0.002, self._trace.look)
 
 
 class ChatClient:
@@ -116,16 +164,17 @@ class ChatClient:
             )
         return self._opened
 
-    async def complete(self, endpoint: Endpoint, body: bytes, deadline: float) -> Judgement:
+    async def complete(self, endpoint: Endpoint, body: bytes, deadline: float | Deadline) -> Judgement:
         """POST one chat completion and judge what comes. `deadline` is on the running loop's clock.
 
         Never raises for anything a server or a network does, and never outlives the deadline.
         """
-        exchange = _Exchange(deadline)
-        looking = exchange.loop.call_at(deadline - 0.002, exchange.trace.look)
+        ends = deadline if isinstance(deadline, Deadline) else Deadline(deadline)
+        exchange = _Exchange(ends)
         trace = TRACE.set(exchange.trace)
         try:
-            async with asyncio.timeout_at(deadline) as exchange.limit:
+            async with asyncio.timeout_at(ends.at) as limit:
+                ends.start(limit, exchange.trace)
                 headers = endpoint.headers.copy()
                 headers["Content-Type"] = "application/json"
                 async with self._session.post(
@@ -136,7 +185,7 @@ class ChatClient:
                     proxy=endpoint.proxy,
                     allow_redirects=False,
                 ) as response:
-                    looking.cancel()
+                    ends.replied()
                     return await exchange.read(response)
         except TimeoutError:
             return exchange.timed_out(tls=endpoint.base.scheme == "https")
@@ -144,7 +193,7 @@ class ChatClient:
             reason, detail = connection_error(error)
             return unanswered(reason, detail, exchange.elapsed_s)
         finally:
-            looking.cancel()
+            ends.stop()
             TRACE.reset(trace)
 
     async def fetch(self, endpoint: Endpoint, url: URL, timeout_s: float) -> Fetched:
@@ -161,16 +210,16 @@ class ChatClient:
         except TimeoutError:
             return Fetched(trouble=f"no answer within {timeout_s:.3g} s")
         except _BROKEN as error:
-            return Fetched(trouble=connection_error(error)[1])
+            reason, words = connection_error(error)
+            return Fetched(trouble=words, refused=reason in (ServerReason.REFUSED, ServerReason.RESET))
 
 
 class _Exchange:
     """One probe on its way: its clock, its trace, and its reply once there is one."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: Deadline) -> None:
         self.loop = asyncio.get_running_loop()
         self.trace = ConnectionTrace()
-        self.limit: asyncio.Timeout | None = None
         self._started = self.loop.time()
         self._deadline = deadline
         self._reply: Reply | None = None
@@ -192,9 +241,9 @@ class _Exchange:
                 reply.feed(self.elapsed_s, inflater.feed(data) if inflater else data)
                 if reply.enough or received > BODY_LIMIT_BYTES:
                     break
-                if reply.settled and not settled and self.limit is not None:
+                if reply.settled and not settled:
                     settled = True
-                    self.limit.reschedule(min(self._deadline, self.loop.time() + _TAIL_S))
+                    self._deadline.reschedule(self.loop.time() + _TAIL_S)
         except _BROKEN:
             return reply.close(self.elapsed_s, End.CUT)
         return reply.close(self.elapsed_s, End.COMPLETE)

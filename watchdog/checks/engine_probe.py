@@ -9,7 +9,9 @@ from yarl import URL
 
 from watchdog.chat.client import ChatClient, Fetched
 from watchdog.chat.endpoint import Endpoint
+from watchdog.descriptors import is_exhausted
 from watchdog.engines.metrics import EngineSample, read_metrics
+from watchdog.engines.suspicion import Look
 from watchdog.engines.table import LOADED_PATHS, METRICS_PATHS, loaded_models, served_models
 from watchdog.model import Json
 from watchdog.untrusted_json import loads_untrusted
@@ -25,6 +27,8 @@ class Scrape:
     path: str | None = None
     trouble: str = ""
     absent: bool = False
+    status: int | None = None
+    refused: bool = False
 
 
 class MetricsReader:
@@ -39,6 +43,11 @@ class MetricsReader:
         self._client = client
         self._endpoint = endpoint
         self._configured = URL(metrics_url) if metrics_url else None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the configuration names their address."""
+        return self._configured is not None
 
     def is_due(self, absent_since: float | None, now: float) -> bool:
         """Whether to look at all: not within an hour of having found nothing."""
@@ -67,13 +76,40 @@ class MetricsReader:
 
 def _read(fetched: Fetched, path: str | None) -> Scrape:
     if fetched.status is None:
-        return Scrape(trouble=f"the metrics gave {fetched.trouble}")
+        return Scrape(trouble=f"the metrics gave {fetched.trouble}", refused=fetched.refused)
     if fetched.status != 200:
-        return Scrape(trouble=f"the metrics gave HTTP {fetched.status}", absent=True)
+        return Scrape(trouble=f"the metrics gave HTTP {fetched.status}", absent=True, status=fetched.status)
     sample = read_metrics(fetched.body)
     if sample is None:
-        return Scrape(trouble="no engine metrics are served", absent=True)
-    return Scrape(sample, path)
+        return Scrape(trouble="no engine metrics are served", absent=True, status=fetched.status)
+    return Scrape(sample, path, status=fetched.status)
+
+
+LOOK_S = 2.0
+"""A passive look takes no longer."""
+
+
+async def look(endpoint: Endpoint, metrics: MetricsReader, path: str | None) -> Look:
+    """One passive look at a server: its metrics where it has any, else only whether its port takes a connection."""
+    if path is None and not metrics.is_configured:
+        return await _try_port(endpoint)
+    scrape = await metrics.scrape(path, LOOK_S)
+    return Look(is_open=scrape.status is not None, refused=scrape.refused, status=scrape.status, sample=scrape.sample)
+
+
+async def _try_port(endpoint: Endpoint) -> Look:
+    """Whether the port takes a connection; what only our own limits or a proxy would explain says nothing."""
+    if endpoint.proxy is not None:
+        return Look(is_open=True)
+    try:
+        async with asyncio.timeout(LOOK_S):
+            _reader, writer = await asyncio.open_connection(endpoint.base.host, endpoint.base.port)
+    except (ConnectionRefusedError, ConnectionResetError):
+        return Look(is_open=False, refused=True)
+    except OSError as error:  # a TimeoutError, too
+        return Look(is_open=is_exhausted(error, connecting=True))
+    writer.close()
+    return Look(is_open=True)
 
 
 async def models_served(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from watchdog.chat import ChatClient
+from watchdog.chat.client import Deadline
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
-from watchdog.checks.engine_probe import MetricsReader, Scrape, models_loaded, models_served
+from watchdog.checks.engine_probe import MetricsReader, Scrape, look, models_loaded, models_served
 from watchdog.checks.generation_report import (
     ProbeOutcome,
     generation_observation,
@@ -21,10 +24,13 @@ from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
 from watchdog.engines.metrics import to_json
 from watchdog.engines.movement import Change, Movement, compare
+from watchdog.engines.suspicion import Suspicion, Watch
 from watchdog.engines.table import same_model
-from watchdog.kinds import GENERATION
+from watchdog.kinds import GENERATION, VITALS
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
+
+log = structlog.get_logger("generation")
 
 # What a generation check remembers from run to run.
 
@@ -36,7 +42,7 @@ class GenerationMemory:
     `after` is the sample taken behind the last passing probe while requests ran; `stuck_rounds` counts the rounds in
     a row in which such requests made no progress between two probes. Of the failures since the last pass,
     `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning, and
-    `strikes` counts those since then that would page.
+    `strikes` counts those since then that would page. `loading_since` is since when it has been loading its model.
     """
 
     limit_field: str = MAX_TOKENS
@@ -48,6 +54,7 @@ class GenerationMemory:
     still_windows: int = 0
     proved_alive: bool = False
     strikes: int = 0
+    loading_since: float | None = None
 
     @classmethod
     def from_json(cls, value: Json) -> GenerationMemory:
@@ -65,6 +72,8 @@ class GenerationMemory:
         for name in ("stuck_rounds", "still_windows", "strikes"):
             count = value.get(name)
             setattr(memory, name, count if isinstance(count, int) else 0)
+        loading = value.get("loading_since")
+        memory.loading_since = loading if isinstance(loading, (int, float)) else None
         memory.proved_alive = value.get("proved_alive") is True
         return memory
 
@@ -91,6 +100,15 @@ class GenerationMemory:
             self.proved_alive = self.strikes < needed
         return self.still_windows, self.proved_alive
 
+    def count_loading(self, outcome: ProbeOutcome) -> float | None:
+        """For how long the server has been loading its model now; None if it is not."""
+        if outcome.reason is not ServerReason.LOADING:
+            self.loading_since = None
+            return None
+        if self.loading_since is None or self.loading_since > outcome.at:
+            self.loading_since = outcome.at
+        return outcome.at - self.loading_since
+
     def to_json(self) -> Json:
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -106,7 +124,7 @@ class _Round:
     """One run: its clock, what it remembers, and what it has found so far."""
 
     started: float
-    deadline: float
+    deadline: Deadline
     now: float
     memory: GenerationMemory
     model: str | None = None
@@ -137,6 +155,10 @@ class GenerationCheck:
         self._endpoint = endpoint_of(server)
         self._metrics = MetricsReader(client, self._endpoint, server.metrics_url)
         self._in_flight = asyncio.Lock()
+        self._running: _Round | None = None
+        self._next_timeout_s: float | None = None
+        self._watch = Watch()
+        self._metrics_path: str | None = None
 
     @property
     def key(self) -> str:
@@ -161,12 +183,49 @@ class GenerationCheck:
         remembered = outcome.memory
         return CheckResult(tuple(observations), remembered if remembered != memory else None, forgettable=True)
 
+    @property
+    def live(self) -> bool:
+        """Whether it looks at the server between probes, too. An on-demand server is left asleep."""
+        return self._server.probe.is_watched and not self._server.on_demand
+
+    @property
+    def suspected(self) -> Suspicion | None:
+        """What the looks between probes make us suspect now."""
+        return self._watch.suspected
+
+    def hurry(self, timeout_s: float) -> None:
+        """Its death is proven: the probe in flight ends `timeout_s` after its start, else the next one does."""
+        if self._in_flight.locked() and self._running is not None:
+            self._running.deadline.bring_forward(self._running.started + timeout_s)
+        else:
+            self._next_timeout_s = timeout_s
+
+    async def follow(self, commit: Callable[[CheckResult], Awaitable[object]], memory: Json | None) -> None:
+        """Look at the server between probes, and have it probed at once where something seems to have died.
+
+        Never opens an incident. While a probe is in flight nothing else is asked.
+        """
+        known = GenerationMemory.from_json(memory)
+        self._metrics_path = self._metrics_path or known.metrics_path
+        while True:
+            await asyncio.sleep(self._server.probe.watch_s)
+            if self._in_flight.locked():
+                continue
+            seen = await look(self._endpoint, self._metrics, self._metrics_path)
+            found = self._watch.look(seen)
+            if found is not None and not self._in_flight.locked():
+                log.info("suspicion", check=self.key, suspicion=found.value)
+                hosts = tuple(VITALS.key(host) for host in self._server.hosts)
+                await commit(CheckResult((), run_now=(self.key, *hosts)))
+
     async def probe(self, memory: Json | None, now: float) -> ProbeOutcome:
         """Probe once and give everything that was seen; `run` makes observations of it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         settings = self._server.probe
-        this = _Round(started, started + settings.timeout_s, now, GenerationMemory.from_json(memory))
+        timeout_s = min(settings.timeout_s, self._next_timeout_s or settings.timeout_s)
+        this = _Round(started, Deadline(started + timeout_s), now, GenerationMemory.from_json(memory))
+        self._running, self._next_timeout_s = this, None
         judgement = await self._asleep(this) if self._server.on_demand else None
         if judgement is not None:
             return self._outcome(this, judgement, Change(movement=Movement.UNKNOWN))
@@ -182,7 +241,7 @@ class GenerationCheck:
         return self._outcome(this, judgement, change)
 
     def _left(self, this: _Round) -> float:
-        return max(0.0, this.deadline - asyncio.get_running_loop().time())
+        return max(0.0, this.deadline.at - asyncio.get_running_loop().time())
 
     # Models
 
@@ -271,7 +330,7 @@ class GenerationCheck:
         self._remember(this, scrape)
         if scrape.sample is None:
             return
-        await asyncio.sleep(max(0.0, this.deadline - reserve - loop.time()))
+        await asyncio.sleep(max(0.0, this.deadline.at - reserve - loop.time()))
         after = await self._metrics.scrape(scrape.path, max(0.05, self._left(this) - 0.02))
         this.after, this.after_at = after, loop.time()
 
@@ -281,6 +340,7 @@ class GenerationCheck:
             this.memory.metrics_path = scrape.path
         elif scrape.absent:
             this.memory.metrics_path = None
+        self._metrics_path = this.memory.metrics_path
 
     async def _conclude(self, this: _Round, judgement: Judgement, looking: asyncio.Task[None] | None) -> Change:
         """Compare the two looks for an unanswered probe; take the second one now if the probe ended early."""
@@ -325,6 +385,7 @@ class GenerationCheck:
             after=after,
             trouble=self._trouble(this),
             window_s=max(0.0, this.after_at - this.before_at),
+            timeout_s=this.deadline.at - this.started,
             duration_s=asyncio.get_running_loop().time() - this.started,
             at=this.now,
             earlier=memory.after,
@@ -334,7 +395,16 @@ class GenerationCheck:
             memory.stuck_rounds = outcome.stuck_rounds_now
             memory.after = to_json(after) if after is not None and (after.running or 0) > 0 else None
         still, lowered = memory.count_failure(outcome, self._server.probe.failures)
-        return replace(outcome, still_windows=still, lowered=lowered, memory=memory.to_json())
+        loads_s = memory.count_loading(outcome)
+        settings = self._server.probe
+        too_long = settings.is_sooner and loads_s is not None and loads_s >= settings.loading_for_s
+        return replace(
+            outcome,
+            still_windows=still,
+            lowered=lowered and not too_long,
+            loads_too_long_s=loads_s if too_long else None,
+            memory=memory.to_json(),
+        )
 
     def _trouble(self, this: _Round) -> str:
         for scrape in (this.after, this.before):

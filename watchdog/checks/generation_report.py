@@ -11,6 +11,7 @@ from watchdog.engines.movement import Change, Movement, compare
 from watchdog.kinds import GENERATION, PROGRESS, QUALITY
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
+from watchdog.text import duration
 
 # What a generation verdict says to a person: what happened, and what to look at next.
 
@@ -76,7 +77,8 @@ class ProbeOutcome:
 
     `at` is its start in Unix seconds; `earlier` and `stuck_rounds` come from the memory of the last run.
     `still_windows` counts the windows of this run of failures in which the counters stood still, this one included.
-    `lowered`: earlier probes of it proved life, and too few since then prove the opposite.
+    `lowered`: earlier probes of it proved life, and too few since then prove the opposite. `loads_too_long_s`: for how
+    long the model has been loading, once that is longer than anybody expects.
     """
 
     judgement: Judgement
@@ -88,12 +90,14 @@ class ProbeOutcome:
     after: EngineSample | None
     trouble: str
     window_s: float
+    timeout_s: float
     duration_s: float
     at: float
     earlier: Json = None
     stuck_rounds: int = 0
     still_windows: int = 0
     lowered: bool = False
+    loads_too_long_s: float | None = None
     memory: Json = None
 
     @property
@@ -111,6 +115,8 @@ class ProbeOutcome:
     @property
     def severity(self) -> Severity:
         """Page; warn where the server is proven alive and busy, says that it loads, or answers nonsense."""
+        if self.loads_too_long_s is not None:
+            return Severity.PAGE
         return Severity.WARN if self.lowered else self.own_severity
 
     @property
@@ -159,9 +165,11 @@ class ProbeOutcome:
         """Whether the server calls its engine dead while the engine generates."""
         return self.reason is ServerReason.BUSY and self.judgement.reason is ServerReason.ENGINE_DEAD
 
-    def summary(self, timeout_s: float) -> str:
+    def summary(self) -> str:
         """What came of the probe, in one line; where no text came, with what the engine's counters say."""
-        saying = outcome_words(self.judgement, timeout_s)
+        saying = outcome_words(self.judgement, self.timeout_s)
+        if self.loads_too_long_s is not None:
+            saying = f"the server has been loading its model for {duration(self.loads_too_long_s)}"
         if self._contradicted:
             words = movement_words(self.change, self.after, self.window_s)
             return f"the server refuses ({self.judgement.detail}), but its engine is {words}"
@@ -198,7 +206,7 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         verdict=outcome.verdict,
         reason=outcome.reason.value,
         severity=outcome.severity,
-        summary=outcome.summary(server.probe.timeout_s),
+        summary=outcome.summary(),
         at=outcome.at,
         duration_s=outcome.duration_s,
         evidence=evidence_of(server, outcome),
@@ -222,7 +230,6 @@ def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
         "engine_waiting": None if sample is None else sample.waiting,
         "engine_still_windows": float(outcome.still_windows) if outcome.still_windows else None,
         "engine_works_for_others": 1.0 if lost_and_flowing else None,
-        "engine_prefilling": 1.0 if outcome.change.prefilling else None,
     }
     if outcome.change.movement is not Movement.UNKNOWN:
         known[f"engine_{outcome.change.movement.value}"] = 1.0

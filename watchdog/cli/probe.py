@@ -129,7 +129,7 @@ def _fields(server: ServerSettings, outcome: ProbeOutcome) -> dict[str, Any]:
         "verdict": outcome.verdict.value,
         "reason": outcome.reason.value,
         "severity": outcome.severity.value,
-        "summary": outcome.summary(server.probe.timeout_s),
+        "summary": outcome.summary(),
         "text": judgement.text,
         "reasoning": judgement.reasoning,
         "finish_reason": judgement.finish_reason,
@@ -151,7 +151,7 @@ def _lines(server: ServerSettings, outcome: ProbeOutcome) -> str:
 
     colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[outcome.verdict]
     verdict = click.style(outcome.verdict.value.upper(), fg=colour, bold=True)
-    lines = [f"{verdict} {server.name} · {outcome.reason.value} · {outcome.summary(server.probe.timeout_s)}"]
+    lines = [f"{verdict} {server.name} · {outcome.reason.value} · {outcome.summary()}"]
     said = outcome.judgement.text or outcome.judgement.reasoning
     if said:
         lines.append(f"  said: {one_line(said, 120)}")

@@ -151,6 +151,7 @@ def plan_text(config: Config) -> str:
             lines.append(f"A page at {receiver.name} can be acknowledged on the phone.")
         if receiver.escalate is not None:
             lines.append(_escalation(receiver.name, receiver.escalate))
+    lines += _sooner(config)
     lines += [_window(window) for window in config.maintenance]
     if config.web is not None and config.web.probe_on_scrape:
         lines.append("A server is probed when Prometheus asks for /probe; if it does not ask, you are told so.")
@@ -160,6 +161,21 @@ def plan_text(config: Config) -> str:
             "while all checks run."
         )
     return "\n".join(lines)
+
+
+def _sooner(config: Config) -> list[str]:
+    """How soon a failure is confirmed, for each way in which the servers are set up."""
+    from watchdog.loading import written_duration
+
+    lines = []
+    for probe in dict.fromkeys(server.probe for server in config.servers if server.probe.is_sooner):
+        names = ", ".join(server.name for server in config.servers if server.probe == probe)
+        lines.append(
+            f"{names}: a failure in the server's own words, or a dead connection, is confirmed after "
+            f"{written_duration(probe.confirm_s)}; a refused port pages after {written_duration(probe.down_for_s)}, a "
+            f"model that loads after {written_duration(probe.loading_for_s)}."
+        )
+    return lines
 
 
 def _manner(url: Secret) -> str:

@@ -6,7 +6,7 @@ words.
 """
 
 from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
-from watchdog.diagnosis.match import diagnose, matching
+from watchdog.diagnosis.match import diagnose, matching, signs_of_hang
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "Signature",
     "diagnose",
     "matching",
+    "signs_of_hang",
 ]

@@ -28,7 +28,7 @@ async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -
         outcome = await examination.probe(server, chat, now)
     except WatchdogError as error:  # an address or a CA file that cannot be used
         return Finding.fail("server", server.name, str(error), fix="Correct that setting.", reason="config")
-    summary = outcome.summary(server.probe.timeout_s)
+    summary = outcome.summary()
     if outcome.reason is ServerReason.ASLEEP and not offer.lacks(server.model):
         why = f"{summary}; a probe would load the model, so none was sent"
         return Finding.unseen("server", server.name, why, reason=outcome.reason.value)

@@ -14,6 +14,7 @@ from datetime import tzinfo
 import structlog
 
 from watchdog.clock import Clock
+from watchdog.config import ProbeSettings
 from watchdog.errors import NotRememberedError, StoreError
 from watchdog.ingest.incidents import Incidents, UnitOfWork
 from watchdog.ingest.self_report import (
@@ -26,7 +27,7 @@ from watchdog.ingest.self_report import (
 from watchdog.kinds import CHECK, DELIVERY, STORAGE
 from watchdog.message import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
-from watchdog.policy import OUTBOX_LIMIT, AlertPlan, Standby
+from watchdog.policy import OUTBOX_LIMIT, AlertPlan, NextProbe, Standby
 from watchdog.store import Store
 from watchdog.text import bounded_repr
 
@@ -215,6 +216,14 @@ class Ingest:
             labels={"receiver": delivery.receiver},
         )
         await self._observe(replace(found, nature=Nature.OCCURRENCE), self._clock.wall())
+
+    def next_probe(self, server: str, settings: ProbeSettings) -> NextProbe | None:
+        """When to probe a failing server again, by what is known of it now; None: at its regular time."""
+        return self._incidents.next_probe(server, settings, self._clock.wall())
+
+    def hangs(self, server: str, since: float) -> bool:
+        """Whether its hosts have shown since `since` (Unix seconds) that a server hangs."""
+        return self._incidents.hangs(server, since)
 
     async def acknowledge(self, incident_id: str, now: float, reason: str, author: str) -> None:
         """Do as the `ack` command does. Raises `StoreError` if the incident is not open."""

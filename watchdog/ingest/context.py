@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis import DiagnosisInput, HostView, diagnose
+from watchdog.diagnosis import DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
 from watchdog.message import Redactor
-from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
+from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
 from watchdog.policy import AlertPlan
 from watchdog.reasons import OwnReason
 from watchdog.text import clean_line
@@ -49,6 +49,19 @@ class DiagnosisContext:
             return incident
         found = diagnose(self._input(incident, newest, plan, others.values(), now))
         return incident if found is None or found == incident.diagnosis else replace(incident, diagnosis=found)
+
+    def signs_of_hang(self, server: str, plan: AlertPlan, others: Iterable[Incident], since: float) -> frozenset[Fact]:
+        """What its hosts have shown since `since` that says that `server` hangs."""
+        key = GENERATION.key(server)
+        newest = self.newest.get(key)
+        if newest is None:
+            return frozenset()
+        trouble = Incident(
+            id="", key=key, nature=Nature.CONDITION, cause=Cause.STRIKES, severity=newest.severity,
+            opened_severity=newest.severity, reason=newest.reason, summary=newest.summary, since=since,
+            opened_at=since, last_at=since, labels=newest.labels,
+        )  # fmt: skip
+        return signs_of_hang(self._input(trouble, newest, plan, others, since))
 
     def affected_keys(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
         """Keys of the open incidents whose diagnosis may change by `observation`: those of the servers on its host."""

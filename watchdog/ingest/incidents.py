@@ -15,8 +15,9 @@ from typing import Any
 
 import structlog
 
+from watchdog.config import ProbeSettings
 from watchdog.ingest.context import DiagnosisContext, Strikes, sanitize
-from watchdog.kinds import BLIND
+from watchdog.kinds import BLIND, GENERATION
 from watchdog.message import Redactor, render
 from watchdog.model import (
     Incident,
@@ -41,13 +42,16 @@ from watchdog.policy import (
     Circumstances,
     Decision,
     DecisionReason,
+    NextProbe,
     Standby,
     blind_observation,
     decide,
     ended,
     incident_id,
     may_inhibit,
+    next_probe,
 )
+from watchdog.reasons import ServerReason
 from watchdog.store import Commit, Queued
 from watchdog.tracker import Step, retired, step
 
@@ -244,6 +248,26 @@ class Incidents:
             if at is not None and incident.acknowledged_at is None:
                 self.open[key] = replace(incident, acknowledged_at=at)
 
+    def next_probe(self, server: str, settings: ProbeSettings, now: float) -> NextProbe | None:
+        """When to probe a failing server again; None: at its regular time."""
+        key = GENERATION.key(server)
+        state, seen = self.tracks.get(key), self._context.newest.get(key)
+        if state is None or seen is None:
+            return None
+        proven = self._proves_death(server, seen, state, now)
+        return next_probe(state, seen, settings, proven=proven, now=now)
+
+    def _proves_death(self, server: str, seen: Observation, state: TrackState, now: float) -> bool:
+        """By the server's own words; or counters that stand still while requests run, and one more sign."""
+        if seen.reason == ServerReason.ENGINE_DEAD:
+            return True
+        stands_still = seen.measurements.get("engine_frozen", 0.0) > 0
+        return stands_still and self.hangs(server, now if state.since is None else state.since)
+
+    def hangs(self, server: str, since: float) -> bool:
+        """Whether something besides its own counters says that a server hangs, seen since `since`."""
+        return bool(self._context.signs_of_hang(server, self.plan, self.open.values(), since))
+
     def queue(self, incident: Incident, note: Notification, now: float, work: UnitOfWork) -> None:
         text = render(incident, note.kind, now=now, zone=self._zone, redactor=self.redactor)
         work.messages.append(Queued(note, text, now))
@@ -317,7 +341,6 @@ class Incidents:
             opened_at=now,
             last_at=now,
             last_good_at=state.last_good_at,
-            failing_since=state.failing_since,
             count=state.count,
             evidence=strikes.evidence,
             advice=observation.advice,
@@ -341,7 +364,6 @@ class Incidents:
             detail=observation.detail,
             last_at=now,
             last_good_at=state.last_good_at,
-            failing_since=state.failing_since,
             count=state.count,
             evidence=strikes.evidence,
             advice=advises.advice,

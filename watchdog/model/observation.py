@@ -117,11 +117,13 @@ class CheckResult:
     `memory` replaces the check's stored memory in the same transaction as the observations' consequences, so a
     cursor never moves past a line whose alert was not queued (design §2, invariants 3 and 4). None keeps the old.
     With `forgettable` it only holds what can be found out again, so that nothing needs to wait until it is written.
+    `run_now` names checks that should run before their time.
     """
 
     observations: tuple[Observation, ...]
     memory: Json | None = None
     forgettable: bool = False
+    run_now: tuple[str, ...] = ()
 
 
 class Check(Protocol):

@@ -15,6 +15,7 @@ from watchdog.policy.decision import (
     inhibitor_of,
     may_inhibit,
 )
+from watchdog.policy.patience import FIRST_TIMEOUT_S, NextProbe, PatienceReason, next_probe
 from watchdog.policy.plan import AlertPlan, Target
 from watchdog.policy.retry import (
     QueueDecision,
@@ -36,6 +37,7 @@ from watchdog.policy.silences import (
 )
 
 __all__ = [
+    "FIRST_TIMEOUT_S",
     "ID_MARK",
     "LABELS",
     "OUTBOX_LIMIT",
@@ -43,6 +45,8 @@ __all__ = [
     "Circumstances",
     "Decision",
     "DecisionReason",
+    "NextProbe",
+    "PatienceReason",
     "QueueDecision",
     "Standby",
     "Target",
@@ -57,6 +61,7 @@ __all__ = [
     "maintenance_of",
     "matches",
     "may_inhibit",
+    "next_probe",
     "next_window",
     "pause_s",
     "permanent_row_pause_s",

@@ -54,7 +54,7 @@ class AlertPlan:
         for kind in KINDS:
             for one in kind.targets(config):
                 counts = kind.settings_of(one)
-                limits = _thresholds(counts.failures, counts.successes, config.alerting, counts.interval_s)
+                limits = _thresholds(counts.failures, counts.successes, config.alerting, _rhythm_s(counts))
                 targets.append(Target(kind.key(one.name), limits, one.receivers or every))
         return cls(
             targets=tuple(targets),
@@ -114,6 +114,13 @@ class AlertPlan:
         if severity is not Severity.PAGE:
             return None
         return next((one.escalate for one in self.receivers if one.name == receiver), None)
+
+
+def _rhythm_s(settings: ProbeSettings | KernelLogSettings | VitalsSettings) -> float:
+    """How far apart two failures are at the least: a confirming probe comes before the interval is over."""
+    if isinstance(settings, ProbeSettings) and settings.is_sooner:
+        return min(settings.confirm_s, settings.interval_s)
+    return settings.interval_s
 
 
 STRIKE_GAP = 0.75

@@ -148,15 +148,15 @@ class _Finder:
             self._prompter.note("It loads models on demand: a probe never loads one (on_demand: true).")
         outcome = await probe(settings, chat, SystemClock().wall())
         if outcome.verdict is Verdict.PASS:
-            self._prompter.ok(f"It generates text: {outcome.summary(settings.probe.timeout_s)}.")
+            self._prompter.ok(f"It generates text: {outcome.summary()}.")
             if thought_only(outcome):
                 self._prompter.note("A thinking model: its five tokens are spent on thinking. That counts as alive.")
         elif outcome.reason is ServerReason.ASLEEP and not offer.lacks(settings.model):
-            self._prompter.note(f"{outcome.summary(settings.probe.timeout_s)}: not proven, but not a problem.")
+            self._prompter.note(f"{outcome.summary()}: not proven, but not a problem.")
         else:
             fix = fix_for(settings, outcome, offer.models) or "Look at the server's log."
             reason = ServerReason.UNKNOWN_MODEL if outcome.reason is ServerReason.ASLEEP else outcome.reason
-            self._prompter.problem(f"{outcome.summary(settings.probe.timeout_s)} ({reason.value})", fix, about=about)
+            self._prompter.problem(f"{outcome.summary()} ({reason.value})", fix, about=about)
         return outcome
 
     def _corrected(

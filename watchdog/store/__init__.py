@@ -36,7 +36,6 @@ __all__ = [
     "INSTANCE",
     "MAINTENANCE",
     "PLAN",
-    "RECEIVERS",
     "Acknowledged",
     "BlindWindow",
     "Commit",
@@ -62,9 +61,6 @@ PLAN = "self/plan"
 
 MAINTENANCE = "self/maintenance"
 """The memory under which the daemon keeps its maintenance windows, for `status`."""
-
-RECEIVERS = "self/receivers"
-"""The memory under which the daemon keeps the hash of every receiver's address it delivers to, by name."""
 
 T = TypeVar("T")
 _LINGER_S = 1.0
@@ -179,16 +175,11 @@ class Store:
         """At start: queue again what a crash left leased; returns how many rows."""
         return await self._do(lambda db: deliveries.release(db, receiver))
 
-    async def acknowledge(
-        self, delivery: Delivery, outcome: Outcome, now: float, *, retry_now: bool, address: str = ""
-    ) -> None:
-        """`delivery` arrived. `retry_now`: the receiver was away, everything queued for it is due now.
-
-        `address` is the hash of the address that took it (`ReceiverSettings.address_hash`).
-        """
+    async def acknowledge(self, delivery: Delivery, outcome: Outcome, now: float, *, retry_now: bool) -> None:
+        """`delivery` arrived. `retry_now`: the receiver was away, everything queued for it is due now."""
 
         def work(db: sqlite3.Connection) -> None:
-            deliveries.acknowledge(db, delivery, outcome, now, address)
+            deliveries.acknowledge(db, delivery, outcome, now)
             if retry_now:
                 deliveries.retry_now(db, delivery.receiver, now)
 

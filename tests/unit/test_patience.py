@@ -1,0 +1,141 @@
+"""When the next probe of a failing server comes: evidence sets the patience, three failures stay three."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.alerting_path import observed
+from watchdog.config import ProbeSettings
+from watchdog.engines.metrics import EngineSample
+from watchdog.engines.suspicion import Look, Suspicion, Watch
+from watchdog.model import Observation, Phase, TrackState, Verdict
+from watchdog.policy import NextProbe, PatienceReason, next_probe
+from watchdog.reasons import ServerReason
+
+SHIPPED = ProbeSettings()
+SINCE = 1_795_000_000.0
+CONFIRM = NextProbe(15.0, None, PatienceReason.CONFIRMING)
+
+
+def state(fails: int) -> TrackState:
+    return TrackState(phase=Phase.PENDING, fails=fails, since=SINCE)
+
+
+def seen(reason: ServerReason) -> Observation:
+    return observed(Verdict.FAIL, reason=reason.value)
+
+
+def after(
+    reason: ServerReason, fails: int = 1, settings: ProbeSettings = SHIPPED, *, proven: bool = False, now: float = SINCE
+) -> NextProbe | None:
+    return next_probe(state(fails), seen(reason), settings, proven=proven, now=now)
+
+
+WORDS = {
+    ServerReason.ENGINE_DEAD,
+    ServerReason.SERVER_ERROR,
+    ServerReason.UPSTREAM_DOWN,
+    ServerReason.REFUSED,
+    ServerReason.RESET,
+    ServerReason.UNREACHABLE,
+}
+
+
+@pytest.mark.parametrize("reason", [reason for reason in ServerReason if reason.row.verdict is Verdict.FAIL])
+def test_only_the_servers_own_words_and_a_dead_connection_are_confirmed_soon(reason: ServerReason) -> None:
+    assert after(reason) == (CONFIRM if reason in WORDS else None)
+
+
+def test_a_crash_must_last_before_the_probe_that_opens_the_incident() -> None:
+    assert after(ServerReason.REFUSED, 2, now=SINCE + 15) == NextProbe(85.0, None, PatienceReason.MUST_LAST)
+    assert after(ServerReason.REFUSED, 2, now=SINCE + 95) == CONFIRM
+    assert after(ServerReason.ENGINE_DEAD, 2, now=SINCE + 15) == CONFIRM, "the engine's own words need not last"
+    long = replace(SHIPPED, down_for_s=3600)
+    assert after(ServerReason.REFUSED, 2, long, now=SINCE) == NextProbe(120.0, None, PatienceReason.MUST_LAST)
+
+
+def test_a_proven_death_gets_little_patience() -> None:
+    assert after(ServerReason.NO_TOKEN, proven=True) == NextProbe(15.0, 15.0, PatienceReason.PROVEN_DEAD)
+    quick = replace(SHIPPED, timeout_s=5)
+    assert after(ServerReason.NO_TOKEN, 1, quick, proven=True) == NextProbe(15.0, 5, PatienceReason.PROVEN_DEAD)
+
+
+@pytest.mark.parametrize("settings", [replace(SHIPPED, confirm_s=0), replace(SHIPPED, interval_s=59)])
+def test_switched_off_or_at_a_quick_rhythm_nothing_changes(settings: ProbeSettings) -> None:
+    assert after(ServerReason.REFUSED, 1, settings) is None
+    assert after(ServerReason.ENGINE_DEAD, 1, settings, proven=True) is None
+
+
+@pytest.mark.parametrize("phase", [Phase.OK, Phase.FIRING, Phase.RECOVERING])
+def test_an_open_incident_and_a_healthy_server_keep_the_rhythm(phase: Phase) -> None:
+    moved = replace(state(3), phase=phase)
+    assert next_probe(moved, seen(ServerReason.REFUSED), SHIPPED, proven=True, now=SINCE) is None
+
+
+def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_thirty() -> None:
+    def third_at(reason: ServerReason) -> float:
+        now = SINCE
+        for fails in (1, 2):
+            coming = after(reason, fails, now=now)
+            assert coming is not None
+            now += coming.wait_s
+        return now - SINCE
+
+    assert third_at(ServerReason.REFUSED) == 100
+    assert third_at(ServerReason.ENGINE_DEAD) == 30
+
+
+# The passive look.
+
+
+def sample(progress: float, running: float = 1.0, kv: float = 0.2) -> Look:
+    return Look(
+        is_open=True,
+        status=200,
+        sample=EngineSample(
+            engine="vllm",
+            running=running,
+            waiting=0.0,
+            live={"": {"generation_tokens_total": progress}},
+            running_by={"": running},
+            prefill={"": kv},
+        ),
+    )
+
+
+def suspicions(*looks: Look) -> list[Suspicion | None]:
+    watch = Watch()
+    return [watch.look(one) for one in looks]
+
+
+OPEN, REFUSED, SILENT = Look(is_open=True), Look(is_open=False, refused=True), Look(is_open=False)
+
+
+def test_a_refused_port_is_suspected_at_once_and_once() -> None:
+    assert suspicions(OPEN, REFUSED, REFUSED, OPEN, REFUSED) == [
+        None,
+        Suspicion.REFUSED,
+        None,
+        None,
+        Suspicion.REFUSED,
+    ]
+
+
+def test_one_lost_packet_is_no_silence() -> None:
+    assert suspicions(OPEN, SILENT, OPEN, SILENT, SILENT) == [None, None, None, None, Suspicion.SILENT]
+
+
+def test_counters_that_stand_still_while_requests_run_are_suspected() -> None:
+    assert suspicions(sample(5), sample(9), sample(9)) == [None, None, Suspicion.STANDS_STILL]
+
+
+def test_a_prompt_that_is_read_an_idle_engine_and_a_first_look_are_not() -> None:
+    assert suspicions(sample(9, kv=0.2), sample(9, kv=0.3), sample(9, kv=0.4)) == [None, None, None]
+    assert suspicions(sample(9, running=0), sample(9, running=0)) == [None, None]
+
+
+def test_an_error_of_the_metrics_page_is_suspected() -> None:
+    assert suspicions(OPEN, Look(is_open=True, status=503)) == [None, Suspicion.FAILING]
+    assert suspicions(OPEN, Look(is_open=True, status=404)) == [None, None]
