@@ -115,10 +115,9 @@ def _kernel() -> list[str]:
 
 
 def _raised(rule: Rule) -> str:
-    if rule.burst is None:
-        return ""
-    loud = "a page" if rule.burst.severity is Severity.PAGE else f"a {rule.burst.severity.value}"
-    return f"; {loud} at {rule.burst.count} in {rule.burst.window_s / 60:g} minutes"
+    return "".join(
+        f"; a {burst.severity.value} at {burst.count} in {burst.window_s / 60:g} minutes" for burst in rule.bursts
+    )
 
 
 def _diagnoses() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
@@ -208,6 +209,12 @@ class ReceiverSettings:
     fallback_after: Annotated[int, Limits(1, 1000)] = 3
     acknowledge: bool = False
     escalate: EscalateSettings | None = None
+
+    @property
+    def address_hash(self) -> str:
+        """By what its address is known where the address itself must not stand."""
+        parts = [secret.reveal() for secret in (self.url, *self.alertmanager) if secret is not None]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

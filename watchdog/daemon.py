@@ -28,7 +28,7 @@ from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.kinds import BUILT, GENERATION, KERNEL_LOG, VITALS
 from watchdog.message import Redactor
-from watchdog.model import Check, CheckResult, Delivery, Observation, Outcome
+from watchdog.model import Check, CheckResult, Delivery, Json, Observation, Outcome
 from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.phone_ack import PhoneAck
@@ -37,7 +37,7 @@ from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
-from watchdog.store import INSTANCE, MAINTENANCE, PLAN, Store
+from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
 from watchdog.systemd import FailedStarts, ServiceManager
 from watchdog.unheard import unheard_page
 from watchdog.waiting import run_while
@@ -301,6 +301,8 @@ class _Watching:
                 self._web.attempted(delivery, outcome)
 
             outbox = Outbox(self._store, self._ingest, receivers, self._clock, attempted=attempted)
+            addresses: dict[str, Json] = {row.name: row.address_hash for row in config.receivers}
+            await self._ingest.take(RECEIVERS, CheckResult((), memory=addresses))
             ended = await run_while(
                 _together(outbox.run(), phones.run()),
                 lambda: self._has_receivers_of(config),  # noqa: B023

@@ -55,5 +55,9 @@ class StateLockedError(StoreError):
     """Another watchdog already runs on this state directory."""
 
 
+class NotReloadedError(WatchdogError):
+    """The running daemon follows another configuration than the file."""
+
+
 class StateVersionError(StoreError):
     """A newer version of this program wrote the state; trying again does not help."""

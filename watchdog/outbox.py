@@ -193,7 +193,9 @@ class Outbox:
     async def _arrived(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
         retry_now = line.failures >= _BACK_AFTER
         line.failures, line.resume_at = 0, 0.0
-        await self._store.acknowledge(delivery, outcome, self._clock.wall(), retry_now=retry_now)
+        await self._store.acknowledge(
+            delivery, outcome, self._clock.wall(), retry_now=retry_now, address=line.settings.address_hash
+        )
         _log.info(
             "delivered",
             receiver=delivery.receiver,

@@ -123,7 +123,9 @@ def _counted(state: TrackState, observation: Observation, limits: Thresholds, no
     if observation.verdict is Verdict.PASS:
         # Bounded, so that a healthy key reaches a fixed point and costs the store no write for its state.
         passes = min(state.passes + 1, max(limits.flap_window, limits.successes))
-        return replace(state, fails=0, passes=passes, unknowns=0, recent=recent, last_good_at=observation.at)
+        return replace(
+            state, fails=0, passes=passes, unknowns=0, recent=recent, last_good_at=observation.at, failing_since=None
+        )
     begins = state.phase is Phase.OK
     return replace(
         state,
@@ -133,6 +135,7 @@ def _counted(state: TrackState, observation: Observation, limits: Thresholds, no
         unknowns=0,
         recent=recent,
         since=observation.at if begins else state.since,
+        failing_since=state.failing_since if state.fails and state.failing_since is not None else observation.at,
         last_at=now,
         struck_at=observation.at,
         count=observation.count + (0 if begins else state.count),

@@ -226,11 +226,24 @@ async def test_test_alert_beside_the_daemon_says_why_a_dead_receiver_got_nothing
     where = ("--state-dir", night.daemon.state_dir)
     done = await asyncio.to_thread(run, "test-alert", "--config", config, *where, "--timeout", "12")
     assert done.returncode == 2
+    assert "waiting for phone, 5 s so far" in done.stderr
     (why,) = [line for line in done.stderr.splitlines() if line.startswith("phone: ")]
     assert "failed in a row" in why
-    assert "Connection error" in why
+    assert "nothing listens on that port" in why
     told = await asyncio.to_thread(run, "status", *where)
     assert "  failing for " in told.stdout
+
+
+async def test_a_test_alert_proves_nothing_while_the_daemon_follows_another_address(night: Night) -> None:
+    await healthy(night)
+    config, before = night.daemon.config, len(night.alerts)
+    where = ("--config", config, "--state-dir", night.daemon.state_dir)
+    config.write_text(config.read_text().replace(night.rig.phone.url, f"json://127.0.0.1:{free_port()}/"))
+    done = await asyncio.to_thread(run, "test-alert", *where)
+    assert done.returncode == 2
+    assert "another address for phone" in done.stderr
+    assert "reload it first" in done.stderr
+    assert (done.stdout, len(night.alerts)) == ("", before)
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -90,6 +90,36 @@ async def test_the_failure_ladder_is_one_incident_whose_words_change(tmp_path: P
         assert f"was: likely, {told}" in over, "what the page said, not what was found later"
 
 
+async def test_flapping_then_three_in_a_row_counts_the_time_since_the_last_text(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        for _ in range(5):
+            await station.look(missed())
+            await station.pass_time(120)
+            await station.ok()
+            await station.pass_time(120)
+        for _ in range(3):
+            await station.look(missed())
+            await station.pass_time(120)
+        await station.restart()
+        titles = station.sinks["phone"].titles
+        assert titles[0].startswith("FIRING deepseek: flapping, ")
+        assert titles[1].startswith("FIRING deepseek: no text for 4 min: ")
+
+
+async def test_the_end_names_the_diagnosis_that_fired(tmp_path: Path) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok()
+        for reason in ("no_reply", "no_reply", "no_reply", "refused", "loading"):
+            await station.look(missed(reason, FROZEN if reason == "no_reply" else None))
+            await station.pass_time(120)
+        await station.restart()
+        await station.ok()
+        await station.ok()
+        end = station.sinks["phone"].accepted[-1][1]
+        assert "was: likely, the engine hangs: over 3 probes" in end.body
+        assert "[no_reply → refused → loading]" in end.body
+
+
 async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: Path) -> None:
     async with Station(tmp_path) as station:
         for _ in range(3):

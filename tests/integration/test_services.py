@@ -105,6 +105,19 @@ async def test_a_night_at_a_service(scheme: str, tmp_path: Path, monkeypatch: py
         assert fake.open_now == set()
 
 
+async def test_a_test_alert_rings_like_a_page_and_ends_like_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeServices("gotify") as fake:
+        fake.stand_in(monkeypatch)
+        async with life(tmp_path, ManualClock(), phone("gotify")) as night:
+            await night.ingest.test_alert()
+            await night.told()
+            (proven,) = (await night.store.read_in_turn(lambda reader: reader.snapshot(0.0))).receivers
+    assert [request.said["priority"] for request in fake.requests] == [10, 4]
+    assert proven.proven_address == phone("gotify").address_hash != phone("bark").address_hash
+
+
 @pytest.mark.parametrize("scheme", URLS)
 async def test_the_first_80_characters_on_a_lock_screen_say_what_and_where(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

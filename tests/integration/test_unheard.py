@@ -51,6 +51,14 @@ async def test_one_receiver_that_took_it_is_enough(tmp_path: Path, settings: Rec
         assert await unheard(station) is None
 
 
+async def test_a_test_alert_that_does_not_arrive_is_no_unheard_page(tmp_path: Path) -> None:
+    async with Station(tmp_path, configuration(receiver("phone"))) as station:
+        station.sinks["phone"].broken = True
+        await station.ingest.test_alert()
+        await station.pass_time(600)
+        assert await unheard(station) is None
+
+
 async def test_a_fallback_that_took_it_is_enough(tmp_path: Path) -> None:
     rows = (receiver("phone", fallback="mail", fallback_after=2), receiver("mail"))
     async with Station(tmp_path, configuration(*rows)) as station:

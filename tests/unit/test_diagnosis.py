@@ -207,7 +207,8 @@ PIECES: dict[str, tuple[str, Observation, tuple[HostView, ...], list[Case]]] = {
         [
             ("frozen", HUNG, ()),  # no look at the GPU
             ("frozen", HUNG, (seen("head", gpu(96, None)),)),  # no power
-            ("frozen", HUNG, (host("head", vitals=vitals("head", gpu(96, 20), bounds=Bounds())),)),
+            ("frozen_low", HUNG, (host("head", vitals=vitals("head", gpu(96, 20), bounds=Bounds())),)),
+            ("frozen", HUNG, (host("head", vitals=vitals("head", gpu(96, 30), bounds=Bounds())),)),
             ("frozen", HUNG, (seen("head", gpu(None, 20)),)),  # [N/A]
             ("frozen", HUNG, (host("head", vitals=vitals("head", gpu(96, 20), at=SINCE - 1)),)),
             ("gpu_spinning", probe("no_reply", ANSWERED), (HEAD_SPINS,)),  # no counter
@@ -331,8 +332,49 @@ def test_what_would_have_told_busy_from_hung_is_named_when_it_is_missing() -> No
         "busy or hung: the HTTP reply opens, but no token comes; no engine counter tells whether it makes progress; "
         "its GPUs have not been checked since"
     )
-    learning = host("head", vitals=vitals("head", gpu(96, 20), bounds=Bounds()))
+    learning = host("head", vitals=vitals("head", gpu(96, 30), bounds=Bounds()))
     assert "a GPU is at full load, and its usual power is not known yet" in found(probe("no_token"), learning).sentence
+
+
+FRESH = Bounds()
+WAITS = {"worker": gpu(0, 11), "head": gpu(96, 14)}
+
+
+def test_the_ranks_of_one_server_are_compared_across_its_hosts() -> None:
+    """No host knows its own habits yet: the other's empty GPU tells what one of its kind draws for nothing."""
+    both = [seen(name, one, bounds=FRESH) for name, one in WAITS.items()]
+    diagnosis = found(probe("no_token"), *both)
+    assert (diagnosis.name, diagnosis.confidence) == ("waiting_rank", Confidence.LIKELY)
+    assert "head's GPU 0 96 % at 14 W" in diagnosis.sentence
+    assert "worker's GPU 0 0 % at 11 W" in diagnosis.sentence
+    stale = seen("worker", WAITS["worker"], bounds=FRESH, at=SINCE - 5)
+    assert found(probe("no_token"), both[1], stale).name == "low"
+
+
+def test_idle_power_of_the_part_is_a_weak_sign_for_a_fresh_daemon() -> None:
+    alone = seen("head", gpu(96, 20), bounds=FRESH)
+    weak = found(probe("no_token"), alone)
+    assert (weak.name, weak.confidence) == ("low", Confidence.CANNOT_TELL)
+    assert "head's GPU 0 96 % at 20 W (such a GPU draws up to 20 W idle)" in weak.sentence
+    strong = found(probe("no_token", FROZEN), alone)
+    assert (strong.name, strong.confidence) == ("frozen_low", Confidence.LIKELY)
+    assert found(probe("busy", BUSY), alone).name == "busy"
+    assert found(probe("no_token", FROZEN), seen("head", gpu(96, 72), bounds=FRESH)).name == "frozen"
+
+
+def test_a_restart_never_outranks_a_gpu_that_hangs_now() -> None:
+    restarted = seen("worker", gpu(0, 11), uptime_s=100)
+    assert found(probe("no_reply"), restarted).name == "host_restarted"
+    diagnosis = found(probe("no_reply"), restarted, HEAD_SPINS)
+    assert (diagnosis.name, diagnosis.short) == ("hangs_since_restart", "a rank hangs")
+    assert diagnosis.sentence == (
+        "it hangs: head's GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work), memory 0 %; worker restarted 30 s "
+        "before the first miss, which may be why"
+    )
+    wedged = seen("head", tool=GpuTool.HUNG)
+    sentence = found(probe("no_reply"), restarted, wedged).sentence
+    assert sentence.startswith("it hangs: the GPU driver of head hangs; worker restarted")
+    assert found(probe("refused"), restarted, HEAD_SPINS).name == "host_restarted"
 
 
 RECORDED = Path(__file__).parents[1] / "fixtures/corpus/gpu/h200x2_idle_busy_hung_collective.csv"

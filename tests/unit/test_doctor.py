@@ -235,6 +235,8 @@ PHONE = ReceiverSettings(name="phone", url=Secret("json://127.0.0.1:9/hook"))
         (snapshot(ReceiverView("phone", 0, None, None, 0, "")), Grade.WARN, False),
         (snapshot(ReceiverView("phone", 0, NOW - 60, None, 0, "")), Grade.PASS, True),
         (snapshot(ReceiverView("phone", 0, NOW - 40 * 86400, None, 0, "")), Grade.WARN, True),
+        (snapshot(ReceiverView("phone", 0, NOW - 60, None, 0, "", PHONE.address_hash)), Grade.PASS, True),
+        (snapshot(ReceiverView("phone", 0, NOW - 60, None, 0, "", "another")), Grade.WARN, False),
         (snapshot(ReceiverView("phone", 2, NOW - 60, NOW - 5, 3, "HTTP 500")), Grade.FAIL, True),
     ],
 )

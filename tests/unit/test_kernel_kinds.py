@@ -25,7 +25,7 @@ def severity_alone(line: str) -> str:
     return "info" if finding.detail else finding.severity.value
 
 
-@pytest.mark.parametrize("name", ["reported.jsonl", "widened.jsonl"])
+@pytest.mark.parametrize("name", ["reported.jsonl", "widened.jsonl", "blind.jsonl"])
 def test_every_line_gets_one_of_the_severities_that_are_right(name: str) -> None:
     cases = [json.loads(line) for line in (FIXTURES / name).read_text("utf-8").splitlines()]
     assert len(cases) >= 75
@@ -46,6 +46,18 @@ def test_a_healthy_machine_boots_in_silence(boot: Path) -> None:
 
 def test_there_is_a_boot_of_each_kind_of_machine() -> None:
     assert [path.stem for path in BOOTS] == ["dgx-spark", "jetson", "raspberry-pi", "x86-server"]
+
+
+SPARK_PORT = "pcieport 0000:00:00.0: AER: Correctable error message received from 0000:00:00.0"
+
+
+@pytest.mark.parametrize(("count", "worst"), [(1, Severity.INFO), (60, Severity.WARN), (600, Severity.PAGE)])
+def test_corrected_errors_of_a_sparks_nic_link_speak_only_when_there_are_many(count: int, worst: Severity) -> None:
+    log = "".join(f"[  100.{stamp:06}] {SPARK_PORT}\n" for stamp in range(count))
+    found = list(LogScan(MATCHER, every_line=True).feed(log.encode()))
+    assert max((line.severity for line in found if line.severity), key=lambda severity: severity.rank) == worst
+    loud = list(LogScan(MATCHER).feed(log.encode()))
+    assert bool(loud) == (worst != Severity.INFO)
 
 
 def test_no_memory_for_the_gpu_driver_alone_never_pages_however_often() -> None:

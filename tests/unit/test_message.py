@@ -227,6 +227,15 @@ def test_a_kernel_line_that_went_quiet_names_its_device(device: str, where: str)
     assert text.title == f"QUIET worker: no more pcie.aer.fatal{where} for 60 min (3 times)"
 
 
+def test_no_text_is_counted_from_the_last_pass_not_from_the_first_trouble() -> None:
+    flapped = incident(diagnosis=FOUND, failing_since=SINCE + 600, last_good_at=SINCE + 480, count=9)
+    text = render(flapped, NotificationKind.FIRING, now=SINCE + 840, zone=UTC)
+    assert text.title.startswith("FIRING deepseek: no text for 4 min: ")
+    assert text.body.split("\n")[0] == (
+        "deepseek: no text since 11:16 UTC (4 min), failing since 11:06 UTC (9 failed probes, last good 11:14 UTC)"
+    )
+
+
 def test_a_late_trigger_says_that_it_is_over_already() -> None:
     text = render(incident(), NotificationKind.FIRING, now=SINCE + 240, zone=UTC)
     done = finish(sent(text, attempt=9), now=SINCE + 1500, zone=UTC, ended_at=SINCE + 900)

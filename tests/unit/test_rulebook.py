@@ -99,6 +99,14 @@ def test_a_typo_in_the_settings_is_named_with_a_suggestion(settings: RulesSettin
         (("device: disk", "burst: {count: 1, window: 10m, severity: page}"), "burst.count must be"),
         (("device: disk", "burst: {count: 5, window: soon, severity: page}"), "burst.window must be a duration"),
         (("device: disk", "burst: 5"), "burst must hold count, window and severity"),
+        (("device: disk", "burst: []"), "burst must hold count, window and severity"),
+        (
+            (
+                "device: disk",
+                "burst: [{count: 5, window: 10m, severity: warn}, {count: 9, window: 1h, severity: page}]",
+            ),
+            "the bursts of one rule must have the same window",
+        ),
         (("device: disk", "detail: maybe"), "detail must be true or false"),
         (("matches: ['FOO-RAID: array degraded on md0']", "matches: 5"), "matches must be a list"),
         (("summary: My array lost a disk", "summary: 5"), "summary must be a text"),

@@ -97,6 +97,12 @@ def test_an_outage_during_flapping_raises_the_same_incident() -> None:
     assert (last.reason, last.severity, last.cause) == (StepReason.DOWN_FOR_GOOD, Severity.PAGE, Cause.STRIKES)
 
 
+def test_the_run_of_fails_is_dated_by_its_own_first_one() -> None:
+    assert [made.state.failing_since for made in walk("PFFUFPFPPF")] == [None, 1, 1, 1, 1, None, 6, None, None, 9]
+    old = TrackState(phase=Phase.FIRING, fails=4, since=1.0)  # of a version that did not note it
+    assert step(old, observed(Verdict.FAIL, at=5.0), LIMITS, 5.0).state.failing_since == 5.0
+
+
 def test_misses_that_were_told_do_not_count_as_flapping_again() -> None:
     assert said(walk("FFFPPFPF")) == ["opened", "resolved"]
 

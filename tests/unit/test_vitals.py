@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from watchdog.vitals import (
     Bounds,
     Gpu,
     GpuTool,
+    JudgedGpu,
     Load,
     PowerHistory,
+    Vitals,
     VitalsMemory,
+    beside,
     judge_gpus,
     loads_of,
     measurements_of,
@@ -136,7 +140,7 @@ def test_without_memory_utilisation_the_recorded_hang_needs_learned_power() -> N
     history = learned(*phases["idle"], *phases["busy"])
     blind = [Gpu(index=g.index, name=g.name, util=g.util, power_w=g.power_w) for g in phases["hung-collective"][0]]
     assert judge_gpus(blind, history.bounds)[0].load is Load.SPINNING
-    assert judge_gpus(blind, lambda _: Bounds())[0].load is Load.FULL
+    assert judge_gpus(blind, lambda _: Bounds())[0].load is Load.LOW
     busy = [Gpu(index=g.index, name=g.name, util=g.util, power_w=g.power_w) for g in phases["busy"][0]]
     assert judge_gpus(busy, history.bounds)[0].load is Load.WORKING
 
@@ -156,7 +160,8 @@ def gb10(util: float | None, power_w: float | None) -> Gpu:
         (11, None, 45, Load.WORKING),
         (None, 45, 17, Load.SPINNING),
         (None, 45, 44, Load.WORKING),
-        (None, None, 20, Load.FULL),
+        (None, None, 20, Load.LOW),  # a fresh daemon: what such a part draws idle is a weak sign
+        (None, None, 29, Load.FULL),
         (40, 45, 41, Load.FULL),  # idle and work too close together
     ],
 )
@@ -165,6 +170,30 @@ def test_full_at_idle_power_is_judged_by_the_machines_own_habits(
 ) -> None:
     (judged,) = judge_gpus([gb10(96, power_w)], lambda _: Bounds(idle, busy))
     assert judged.load is load
+
+
+def test_an_unknown_part_of_unknown_habits_is_left_undecided_and_a_busy_one_of_a_known_part_is_never_low() -> None:
+    unknown = Gpu(index=0, name="Some GPU", util=99, memory_util=0, power_w=8.0)
+    assert judge_gpus([unknown], lambda _: Bounds())[0].load is Load.FULL
+    for gpus in recorded()["busy"]:
+        blind = [Gpu(index=g.index, name=g.name, util=g.util, power_w=g.power_w) for g in gpus]
+        assert {one.load for one in judge_gpus(blind, lambda _: Bounds())} == {Load.FULL}
+
+
+def test_ranks_on_two_hosts_are_judged_beside_each_other_also_when_read_back() -> None:
+    """Of the recorded hang, each GPU on a host of its own; the most it drew was 1.21 times what the empty one did."""
+    for power_w, load in ((1.209 * 104, Load.SPINNING), (1.5 * 104, Load.LOW), (400.0, Load.FULL)):
+        full = Gpu(index=0, name="NVIDIA H200", util=100, memory_util=0, power_w=power_w)
+        empty = Gpu(index=0, name="NVIDIA H200", util=0, memory_util=0, power_w=104)
+        (one,), (other,) = (_read_back(judge_gpus([gpu], lambda _: Bounds())) for gpu in (full, empty))
+        assert beside(one, [other]).load is load
+        assert beside(other, [one]).load is Load.EMPTY
+        (stranger,) = _read_back(judge_gpus([replace(empty, name="NVIDIA A100")], lambda _: Bounds()))
+        assert beside(one, [stranger]).load is one.load
+
+
+def _read_back(judged: tuple[JudgedGpu, ...]) -> tuple[JudgedGpu, ...]:
+    return loads_of(measurements_of(Vitals(boot="b", uptime_s=1.0), judged))
 
 
 def test_power_that_is_not_told_leaves_a_full_gpu_undecided() -> None:

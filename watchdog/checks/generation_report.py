@@ -230,6 +230,7 @@ def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
         "engine_waiting": None if sample is None else sample.waiting,
         "engine_still_windows": float(outcome.still_windows) if outcome.still_windows else None,
         "engine_works_for_others": 1.0 if lost_and_flowing else None,
+        "engine_prefilling": 1.0 if outcome.change.prefilling else None,
     }
     if outcome.change.movement is not Movement.UNKNOWN:
         known[f"engine_{outcome.change.movement.value}"] = 1.0

@@ -238,7 +238,8 @@ class _Init:
 
     def _test(self, config: Config) -> None:
         from watchdog import logs
-        from watchdog.cli.test_alert import line, send_test
+        from watchdog.cli.test_alert import send_test
+        from watchdog.errors import NotReloadedError
 
         self._prompter.heading("Test alert")
         if self._flags.no_test or not self._prompter.confirm("Send a test alert now?", default=True):
@@ -247,9 +248,12 @@ class _Init:
         logs.configure(secrets=config.secrets, level="ERROR")
         names = tuple(receiver.name for receiver in config.receivers)
         with self._state(config) as state_dir:
-            views = asyncio.run(send_test(config, Path(state_dir), names, TEST_S))
-        for view in views:
-            click.echo(line(view))
+            try:
+                views = asyncio.run(send_test(config, Path(state_dir), names, TEST_S))
+            except NotReloadedError as error:
+                fix = "Reload the daemon, then run `inference-watchdog test-alert`."
+                self._prompter.problem(str(error), fix, about="receiver phone")
+                return
         if len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views):
             self._prompter.ok("Accepted. Now check that two messages arrived.")
             return

@@ -12,10 +12,11 @@ from watchdog.cli import EXIT_CRITICAL, EXIT_OK
 from watchdog.cli.options import FiniteRange, config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from watchdog.config import Config
-    from watchdog.store import DeliveryView
+    from watchdog.store import DeliveryView, Reader
 
 LIMIT_S = 60.0
 
@@ -31,11 +32,14 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
     """Send a trigger and a resolve to your receivers, through the real outbox.
 
     If the daemon is running, it is asked to send them; otherwise this command sends them itself. Each receiver gets two
-    messages marked as a test. The time of a proven delivery is kept: `status` warns when the last one is old.
+    messages marked as a test: one that rings like a page, and its end. The time of a proven delivery is kept: `status`
+    warns when the last one is old. A daemon that still follows another address than the file is not asked: reload it
+    first.
 
     Exit code 0: every receiver accepted both; 2: one did not.
     """
     from watchdog import logs
+    from watchdog.errors import NotReloadedError
     from watchdog.loading import load, locate
 
     config = load(locate(config_file)).config
@@ -45,9 +49,11 @@ def command(config_file: str | None, state_dir: str | None, timeout_s: float, re
     if unknown:
         raise click.UsageError(f"no receiver is called {', '.join(unknown)}; configured: {', '.join(known)}")
     names = receivers or tuple(known)
-    views = asyncio.run(send_test(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
-    for view in views:
-        click.echo(line(view))
+    try:
+        views = asyncio.run(send_test(config, state_dir_of(state_dir, config.state_dir), names, timeout_s))
+    except NotReloadedError as error:
+        click.echo(str(error), err=True)
+        return EXIT_CRITICAL
     good = len(views) == 2 * len(names) and all(view.state.value == "delivered" for view in views)
     if not good:
         for words in _why(state_dir_of(state_dir, config.state_dir), views):
@@ -82,7 +88,11 @@ def _why(state_dir: Path, views: tuple[DeliveryView, ...]) -> list[str]:
 async def send_test(
     config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float
 ) -> tuple[DeliveryView, ...]:
-    """Send the test ourselves if no daemon is running, else ask the daemon; returns what became of the messages."""
+    """Send the test ourselves if no daemon is running, else ask the daemon; returns what became of the messages.
+
+    Shows each message as soon as it is settled, and what is waited for. Raises NotReloadedError, with nothing sent, if
+    the running daemon follows other addresses than `config`.
+    """
     from watchdog.clock import SystemClock
     from watchdog.errors import StateLockedError
     from watchdog.ingest import Ingest
@@ -97,14 +107,14 @@ async def send_test(
         store = Store.open(state_dir, clock.wall())
     except StateLockedError:
         click.echo("The daemon is running: it sends the test.", err=True)
-        return await _ask(state_dir, names, timeout_s)
+        return await _ask(config, state_dir, names, timeout_s)
     try:
         redactor = Redactor(config.secrets)
         ingest = Ingest(store, AlertPlan.from_config(config), clock, redactor=redactor)
         outbox = Outbox(store, ingest, {row.name: build(row, redactor) for row in config.receivers}, clock)
         sending = asyncio.create_task(outbox.run())
         test = await ingest.test_alert(names, sent_from=platform.node())
-        views = await outbox.settled(test.incident_id, timeout_s)
+        views = await _shown(lambda left_s: outbox.settled(test.incident_id, min(left_s, _LOOK_EVERY_S)), timeout_s)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         return views
@@ -112,25 +122,79 @@ async def send_test(
         await store.close()
 
 
-async def _ask(state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
+async def _shown(
+    look: Callable[[float], Awaitable[tuple[DeliveryView, ...]]], timeout_s: float
+) -> tuple[DeliveryView, ...]:
+    """`look` (given the seconds left) until every message is settled or time is up; shows what happens meanwhile."""
+    from watchdog.clock import SystemClock
+
+    clock = SystemClock()
+    began = clock.monotonic()
+    seen: set[int] = set()
+    say_at = _SAY_EVERY_S
+    while True:
+        views = await look(began + timeout_s - clock.monotonic())
+        passed_s = clock.monotonic() - began
+        over = passed_s >= timeout_s or all(view.is_done for view in views)
+        for view in views:
+            if view.row not in seen and (over or view.is_done):
+                seen.add(view.row)
+                click.echo(line(view))
+        if over:
+            return views
+        if passed_s >= say_at:
+            say_at += _SAY_EVERY_S
+            for name in dict.fromkeys(view.receiver for view in views if not view.is_done):
+                why = next((f": {view.detail}" for view in views if view.receiver == name and view.detail), "")
+                click.echo(f"waiting for {name}, {passed_s:.0f} s so far{why}", err=True)
+
+
+_LOOK_EVERY_S = 0.2
+_SAY_EVERY_S = 5.0
+_RELOAD_S = 3.0
+"""A daemon that was just told to reload follows the file within this time."""
+
+
+async def _ask(config: Config, state_dir: Path, names: tuple[str, ...], timeout_s: float) -> tuple[DeliveryView, ...]:
     """Queue the test for the running daemon and wait for what becomes of it."""
     from watchdog.clock import SystemClock
+    from watchdog.errors import NotReloadedError
     from watchdog.ingest.self_report import Rehearsal, rehearsal_messages
     from watchdog.policy import incident_id
     from watchdog.store import Reader, Requests
 
     clock = SystemClock()
+    with Reader.open(state_dir) as reader:
+        until = clock.monotonic() + _RELOAD_S
+        while others := _followed_otherwise(config, names, reader):
+            if clock.monotonic() > until:
+                raise NotReloadedError(
+                    f"the running daemon still follows another address for {', '.join(others)} than {config.file}: "
+                    "reload it first (`systemctl reload inference-watchdog`, or SIGHUP), then test again; nothing was "
+                    "sent"
+                )
+            await clock.sleep(_LOOK_EVERY_S)
     now = clock.wall()
     test = Rehearsal(incident_id(now, "", round(now * 1000) % 1024), names)
     with Requests.open(state_dir) as requests:
         requests.queue(rehearsal_messages(test, now, platform.node()))
-    until = clock.monotonic() + timeout_s
     with Reader.open(state_dir) as reader:
-        while True:
-            views = reader.deliveries(test.incident_id)
-            if all(view.is_done for view in views) or clock.monotonic() > until:
-                return views
-            await clock.sleep(0.2)
+
+        async def look(_left_s: float) -> tuple[DeliveryView, ...]:
+            await clock.sleep(_LOOK_EVERY_S)
+            return reader.deliveries(test.incident_id)
+
+        return await _shown(look, timeout_s)
+
+
+def _followed_otherwise(config: Config, names: tuple[str, ...], reader: Reader) -> list[str]:
+    """The receivers that the running daemon knows under another address, or not at all."""
+    from watchdog.store import RECEIVERS
+
+    known = reader.memory(RECEIVERS)
+    if not isinstance(known, dict):  # a daemon of an older version does not say
+        return []
+    return [row.name for row in config.receivers if row.name in names and known.get(row.name) != row.address_hash]
 
 
 def line(view: DeliveryView) -> str:

@@ -6,12 +6,14 @@ set beside the first miss.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.kinds import GENERATION, KERNEL_LOG, REBOOTED, row_of
 from watchdog.model import Evidence, Incident, Observation, Severity, Verdict
 from watchdog.reasons import HostReason, ServerReason
 from watchdog.text import duration, gib
-from watchdog.vitals import JudgedGpu, Load, gpu_words, loads_of
+from watchdog.vitals import JudgedGpu, Load, beside, gpu_words, loads_of
 
 BEFORE_S = 600.0
 """Memory that ran low up to so long before the first miss counts."""
@@ -27,13 +29,13 @@ _GPU = ("gpu.",)
 _STUCK = ("lockup", "hung_task", "oops", "panic", "serror", "hw.fatal", "mce")
 
 
-def host_facts(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
-    """What is known of `host` since the trouble began."""
+def host_facts(host: HostView, given: DiagnosisInput, loads: Iterable[JudgedGpu] | None = None) -> dict[Fact, Basis]:
+    """What is known of `host` since the trouble began; `loads` are its GPUs, judged beside those of other hosts."""
     found = _reachability(host, given)
     vitals = host.vitals
     if vitals is not None and _was_read(vitals):
         if vitals.at >= given.incident.since:
-            found |= _gpu(host, vitals)
+            found |= _gpu(host, vitals, loads_of(vitals.measurements) if loads is None else loads)
         if vitals.at >= given.incident.since - BEFORE_S:
             found |= _memory(host, vitals)
     return found | _kernel(host, given) | _reboot(host, given)
@@ -73,15 +75,26 @@ def _reachability(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     return {fact: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
 
 
-def _gpu(host: HostView, vitals: Observation) -> dict[Fact, Basis]:
+def beside_other_ranks(hosts: Sequence[HostView], since: float) -> dict[str, tuple[JudgedGpu, ...]]:
+    """The GPUs of each host as they were seen after `since`, judged beside those of the others: ranks of one server."""
+    alone = {host.name: loads_since(host, since) for host in hosts}
+    return {
+        name: tuple(beside(one, (gpu for other, gpus in alone.items() if other != name for gpu in gpus)) for one in own)
+        for name, own in alone.items()
+    }
+
+
+def _gpu(host: HostView, vitals: Observation, loads: Iterable[JudgedGpu]) -> dict[Fact, Basis]:
     found: dict[Fact, Basis] = {}
     evidence = vitals_evidence(host)
-    for one in loads_of(vitals.measurements):
+    for one in loads:
         words = f"{host.name}'s {gpu_words(one)}"
         if one.load is Load.SPINNING:
             found.setdefault(Fact.GPU_SPINS, Basis(words, evidence))
             if one.gpu.memory_util is not None and one.gpu.memory_util < 1:
                 found.setdefault(Fact.GPU_MEMORY_IDLE, Basis("", evidence))
+        elif one.load is Load.LOW:
+            found.setdefault(Fact.GPU_LOW, Basis(words, evidence))
         elif one.load is Load.WORKING:
             found.setdefault(Fact.GPU_WORKS, Basis(words, evidence))
     if vitals.measurements.get("gpu_wedged"):
@@ -198,6 +211,7 @@ _COUNTERS = {
     "engine_reset": Fact.ENGINE_RESTARTED,
     "engine_partial": Fact.PARTLY_FROZEN,
     "engine_works_for_others": Fact.WORKS_FOR_OTHERS,
+    "engine_prefilling": Fact.PREFILLING,
 }
 
 

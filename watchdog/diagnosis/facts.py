@@ -21,6 +21,7 @@ class Fact(StrEnum):
     LOST = "lost"
     WORKS_FOR_OTHERS = "works_for_others"
     BUSY_COUNTER = "busy_counter"
+    PREFILLING = "prefilling"
     SAYS_BUSY = "says_busy"
     ENGINE_RESTARTED = "engine_restarted"
     STANDS_STILL = "stands_still"
@@ -45,6 +46,7 @@ class Fact(StrEnum):
     HOST_SILENT = "host_silent"
     HOST_GONE = "host_gone"
     GPU_SPINS = "gpu_spins"
+    GPU_LOW = "gpu_low"
     GPU_MEMORY_IDLE = "gpu_memory_idle"
     GPU_WORKS = "gpu_works"
     GPU_WEDGED = "gpu_wedged"
@@ -60,6 +62,7 @@ class Fact(StrEnum):
     KERNEL_STUCK = "kernel_stuck"
     # across hosts
     GPU_EMPTY = "gpu_empty"
+    GPU_HANGS = "gpu_hangs"
     ALL_GONE = "all_gone"
     OWN_ROAD = "own_road"
     # of the servers on a host, for an incident of the host

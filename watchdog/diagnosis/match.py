@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from watchdog.diagnosis.extract import host_facts, loads_since, server_facts, vitals_evidence
+from watchdog.diagnosis.extract import beside_other_ranks, host_facts, loads_since, server_facts, vitals_evidence
 from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.diagnosis.signatures import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 from watchdog.kinds import kind_of
@@ -14,9 +14,9 @@ from watchdog.vitals import Load, gpu_words
 
 _FROM_HOSTS = frozenset(
     {
-        Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_MEMORY_IDLE, Fact.GPU_WORKS,
-        Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM, Fact.OOM_KILLED, Fact.REBOOTED,
-        Fact.REBOOT_TOLD, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
+        Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_LOW, Fact.GPU_MEMORY_IDLE,
+        Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM, Fact.OOM_KILLED,
+        Fact.REBOOTED, Fact.REBOOT_TOLD, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
     }
 )  # fmt: skip
 
@@ -54,7 +54,8 @@ def matching(
 
 
 def _of_server(given: DiagnosisInput) -> Diagnosis:
-    by_host = {host.name: host_facts(host, given) for host in given.hosts}
+    loads = beside_other_ranks(given.hosts, given.incident.since)
+    by_host = {host.name: host_facts(host, given, loads[host.name]) for host in given.hosts}
     common = server_facts(given) | _across_hosts(given, by_host)
     found = matching(SERVER_SIGNATURES, common, by_host)
     if found is None:
@@ -123,6 +124,11 @@ def _across_hosts(given: DiagnosisInput, by_host: Mapping[str, Mapping[Fact, Bas
         for one in loads_since(host, given.incident.since):
             if one.load is Load.EMPTY:
                 found.setdefault(Fact.GPU_EMPTY, Basis(f"{host.name}'s {gpu_words(one)}", vitals_evidence(host)))
+    for name, facts in by_host.items():
+        if Fact.GPU_SPINS in facts:
+            found.setdefault(Fact.GPU_HANGS, facts[Fact.GPU_SPINS])
+        elif Fact.GPU_WEDGED in facts:
+            found.setdefault(Fact.GPU_HANGS, Basis(f"the GPU driver of {name} hangs", facts[Fact.GPU_WEDGED].evidence))
     if given.own_road:
         found[Fact.OWN_ROAD] = Basis(given.own_road)
     return found

@@ -90,10 +90,11 @@ def examine_daemon(snapshot: Snapshot | None, now: float) -> Finding:
 def examine_receivers(receivers: Sequence[ReceiverSettings], snapshot: Snapshot | None, now: float) -> list[Finding]:
     """Whether each receiver has accepted a message. Nothing is sent: only a person can tell that it arrived."""
     views = {view.name: view for view in snapshot.receivers} if snapshot is not None else {}
-    return [_receiver(receiver.name, views.get(receiver.name), now) for receiver in receivers]
+    return [_receiver(receiver, views.get(receiver.name), now) for receiver in receivers]
 
 
-def _receiver(name: str, view: ReceiverView | None, now: float) -> Finding:
+def _receiver(receiver: ReceiverSettings, view: ReceiverView | None, now: float) -> Finding:
+    name = receiver.name
     test = f"`inference-watchdog test-alert {name}`"
     if view is not None and view.failures > 0:
         why = view.detail or "no reason given"
@@ -105,6 +106,10 @@ def _receiver(name: str, view: ReceiverView | None, now: float) -> Finding:
     if view is None or view.delivered_at is None:
         words = "cannot tell: the address has a valid form, but nothing was delivered yet"
         fix = f"Run {test} and see whether it arrives."
+        return Finding("receiver", name, Grade.WARN, words, fix, reason="unproven", seen=False)
+    if view.proven_address not in ("", receiver.address_hash):
+        words = f"cannot tell: the message that arrived {duration(now - view.delivered_at)} ago went to another address"
+        fix = f"Reload the daemon if it runs, then run {test} and see whether it arrives."
         return Finding("receiver", name, Grade.WARN, words, fix, reason="unproven", seen=False)
     if now - view.delivered_at > PROVEN_WITHIN_S:
         words = f"the last proven delivery is {duration(now - view.delivered_at)} old"

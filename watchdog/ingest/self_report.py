@@ -27,10 +27,10 @@ class Rehearsal:
 
 
 def rehearsal_messages(test: Rehearsal, now: float, sent_from: str) -> list[Queued]:
-    """The trigger and the end of a test alert for each of its receivers, for the outbox."""
+    """The trigger (as loud as a page) and the end of a test alert for each of its receivers, for the outbox."""
     kinds = (NotificationKind.FIRING, NotificationKind.RESOLVED)
     return [
-        Queued(Notification(test.incident_id, receiver, kind, Severity.INFO), rehearsal(kind, sent_from), now)
+        Queued(Notification(test.incident_id, receiver, kind, Severity.PAGE), rehearsal(kind, sent_from), now)
         for receiver in test.receivers
         for kind in kinds
     ]

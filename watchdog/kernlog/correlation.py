@@ -138,10 +138,12 @@ class Bursts:
                         if str(step).lstrip("-").isdigit() and isinstance(count, int)
                     }
 
-    def raised(self, rule: str, device: str | None, burst: Burst, at: float) -> Severity | None:
-        """Count one line at `at` (seconds, any epoch); the burst's severity once the window holds enough of them."""
-        name = f"{rule} {device or '-'}"
-        step_s = burst.window_s / BUCKETS
+    def severity(self, finding: Finding, bursts: tuple[Burst, ...], at: float) -> Severity:
+        """Count one line at `at` (seconds, any epoch); its severity, or a burst's whose window holds enough of them."""
+        if not bursts or finding.detail:
+            return finding.severity
+        name = f"{finding.rule} {finding.device or '-'}"
+        step_s = bursts[0].window_s / BUCKETS
         step = int(at // step_s)
         counts = self._counts.pop(name, {})
         counts = {seen: count for seen, count in counts.items() if abs(step - seen) < BUCKETS}
@@ -149,7 +151,9 @@ class Bursts:
         self._counts[name] = counts
         while len(self._counts) > MAX_COUNTED:
             self._counts.pop(next(iter(self._counts)))
-        return burst.severity if sum(counts.values()) >= burst.count else None
+        in_window = sum(counts.values())
+        raised = [burst.severity for burst in bursts if in_window >= burst.count]
+        return max(finding.severity, *raised, key=lambda severity: severity.rank) if raised else finding.severity
 
     def to_json(self) -> Json:
         """What the next run needs, as JSON."""

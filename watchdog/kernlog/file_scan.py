@@ -105,9 +105,7 @@ class LogScan:
         """The finding's severity, or its rule's burst's; a line without a time counts at the time before it."""
         stamp = line.at if line.at is not None else line.monotonic_s
         self._at = self._at if stamp is None else stamp
-        burst = self._matcher.ruleset.by_id[finding.rule].burst
-        raised = self._bursts.raised(finding.rule, finding.device, burst, self._at) if burst else None
-        return raised if raised is not None and raised.rank > finding.severity.rank else finding.severity
+        return self._bursts.severity(finding, self._matcher.ruleset.by_id[finding.rule].bursts, self._at)
 
     def _look_for_kernel(self, whole: bytes) -> None:
         """Note whether any line is the kernel's, or may be; a log of programs' lines alone says nothing about it."""

@@ -99,7 +99,8 @@ def observations(
         finding, also = follow_ups.join(finding, at)
         group = _group(groups, finding)
         if group is not None:
-            group.add(line, finding, _severity(finding, matcher, bursts, at), f"{host} kernel", also)
+            severity = bursts.severity(finding, matcher.ruleset.by_id[finding.rule].bursts, at)
+            group.add(line, finding, severity, f"{host} kernel", also)
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)
@@ -121,14 +122,6 @@ def _group(groups: dict[tuple[str, str], _Group], finding: Finding) -> _Group | 
         if sum(kind == finding.kind for kind, _ in groups) >= MAX_DEVICES:
             key = (finding.kind, MANY)
     return groups.setdefault(key, _Group(finding))
-
-
-def _severity(finding: Finding, matcher: Matcher, bursts: Bursts, at: float) -> Severity:
-    burst = matcher.ruleset.by_id[finding.rule].burst
-    if burst is None or finding.detail:
-        return finding.severity
-    raised = bursts.raised(finding.rule, finding.device, burst, at)
-    return raised if raised is not None and raised.rank > finding.severity.rank else finding.severity
 
 
 def _lost_count(message: str) -> int:

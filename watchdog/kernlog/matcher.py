@@ -137,7 +137,7 @@ def _is_utf8(block: bytes) -> bool:
 
 def _is_loud(rule: Rule) -> bool:
     """Whether a scan for warn and page needs the rule's lines; details are needed to join records."""
-    return rule.detail or (rule.severity is not None and rule.severity is not Severity.INFO)
+    return rule.detail or bool(rule.bursts) or (rule.severity is not None and rule.severity is not Severity.INFO)
 
 
 def check_rules(rules: Iterable[Rule], file: str) -> None:

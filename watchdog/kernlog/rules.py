@@ -59,7 +59,7 @@ class Rule:
     source: str = ""
     subject: Subject = Subject.PCI
     detail: bool = False
-    burst: Burst | None = None
+    bursts: tuple[Burst, ...] = ()
     matches: tuple[str, ...] = ()
     ignores: tuple[str, ...] = ()
 
@@ -170,7 +170,7 @@ def _rule(entry: object) -> Rule:
         severity=_LEVELS[_choice(entry, "severity", _LEVELS)],
         subject=Subject(_choice(entry, "device", tuple(Subject))) if "device" in entry else Subject.PCI,
         detail=detail,
-        burst=_burst(entry["burst"]) if "burst" in entry else None,
+        bursts=_bursts(entry["burst"]) if "burst" in entry else (),
         matches=_samples(entry, "matches"),
         ignores=_samples(entry, "ignores"),
     )
@@ -196,6 +196,14 @@ def _samples(entry: Mapping[Any, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(sample, str) for sample in value):
         raise _EntryError(f"{key} must be a list of sample lines, each a text in quotes")
     return tuple(value)
+
+
+def _bursts(value: object) -> tuple[Burst, ...]:
+    """One burst or a list of them, such as a warn at 50 and a page at 500; they count in one window."""
+    bursts = tuple(_burst(entry) for entry in (value if isinstance(value, list) and value else [value]))
+    if len({burst.window_s for burst in bursts}) > 1:
+        raise _EntryError("the bursts of one rule must have the same window")
+    return bursts
 
 
 def _burst(value: object) -> Burst:

@@ -38,7 +38,7 @@ def rehearsal(kind: NotificationKind, sent_from: str) -> Text:
         body = "This is the end of the test alert. If you read both, this receiver works."
     else:
         title = f"{kind} test alert from inference-watchdog: nothing is wrong"
-        body = "Somebody asked for a test alert. Nothing is wrong, nothing needs to be done. Its end follows at once."
+        body = "Somebody asked for a test alert. It rings like a page, but nothing is wrong. Its end follows at once."
     return Text(title, f"{body}\nasked for on: {sent_from}" if sent_from else body)
 
 
@@ -138,7 +138,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     summary = statement_of(subject, phrase)
     if short := _short(incident):
         return (
-            f"{subject}: no text for {lasted}: {short}"
+            f"{subject}: no text for {duration(now - _failing_since(incident))}: {short}"
             if _asks_for_text(incident)
             else f"{subject}: {short} ({lasted})"
         )
@@ -147,6 +147,11 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     timed = f"{summary} ({lasted})"
     worth = incident.nature is Nature.CONDITION and now - incident.since >= 60
     return timed if worth and len(f"{kind} {timed}") <= TITLE_LIMIT else summary
+
+
+def _failing_since(incident: Incident) -> float:
+    """The first failure since the last pass: text that came in between counts."""
+    return incident.since if incident.failing_since is None else incident.failing_since
 
 
 def _short(incident: Incident) -> str:
@@ -194,6 +199,10 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     if incident.cause is Cause.FLAPPING:
         return f"{summary}; flapping since {since} ({lasted}, {counted})"
     if _asks_for_text(incident):
+        silent_since = _failing_since(incident)
+        if silent_since > incident.since:
+            silent = f"{timestamp(silent_since, now, zone)} ({duration(now - silent_since)})"
+            return f"{clean_line(subject_of(incident))}: no text since {silent}, failing since {since} ({counted})"
         return f"{clean_line(subject_of(incident))}: no text since {since} ({lasted}, {counted})"
     return f"{summary}; since {since} ({lasted}, {counted})"
 

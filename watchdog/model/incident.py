@@ -103,9 +103,9 @@ class TrackState:
     """All that must survive a restart about one key.
 
     `fails`, `passes` and `unknowns` count in a row; `recent` holds the last verdicts that count, oldest first, True for
-    a pass. `since` is when the trouble began (its first failure), `last_at` when it was last seen. `count` is how many
-    failures or occurrences the trouble has so far. `severity` and `cause` only matter while an incident is open.
-    `struck_at` is when the run began that counted last as a failure.
+    a pass. `since` is when the trouble began (its first failure), `last_at` when it was last seen, `failing_since` the
+    first of the `fails` in a row. `count` is how many failures or occurrences the trouble has so far. `severity` and
+    `cause` only matter while an incident is open. `struck_at` is when the run began that counted last as a failure.
     """
 
     nature: Nature = Nature.CONDITION
@@ -121,6 +121,7 @@ class TrackState:
     severity: Severity = Severity.INFO
     cause: Cause = Cause.STRIKES
     struck_at: float | None = None
+    failing_since: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -166,7 +167,8 @@ class Incident:
     was last seen. `notified` says per receiver what has been queued for it. `end_reason` says why it closed.
     `diagnosis` is the newest, None where nobody looks for a cause; `diagnosis_told` is that of the last message.
     `reasons` are those it had so far, one for each change, at most ten. `summary`, `subject`, `unit`, `at_least`,
-    `detail` and `look_only` are those of `Observation`; `count` is the total.
+    `detail` and `look_only` are those of `Observation`; `count` is the total. `failing_since` is
+    the first failure since the last pass, None where only `since` is known.
     """
 
     id: str
@@ -198,6 +200,7 @@ class Incident:
     at_least: bool = False
     detail: str = ""
     look_only: bool = False
+    failing_since: float | None = field(default=None, metadata={"sparse": True})
 
     @property
     def phrase(self) -> str:

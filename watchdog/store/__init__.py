@@ -36,6 +36,7 @@ __all__ = [
     "INSTANCE",
     "MAINTENANCE",
     "PLAN",
+    "RECEIVERS",
     "Acknowledged",
     "BlindWindow",
     "Commit",
@@ -61,6 +62,9 @@ PLAN = "self/plan"
 
 MAINTENANCE = "self/maintenance"
 """The memory under which the daemon keeps its maintenance windows, for `status`."""
+
+RECEIVERS = "self/receivers"
+"""The memory under which the daemon keeps the hash of every receiver's address it delivers to, by name."""
 
 T = TypeVar("T")
 _LINGER_S = 1.0
@@ -175,11 +179,16 @@ class Store:
         """At start: queue again what a crash left leased; returns how many rows."""
         return await self._do(lambda db: deliveries.release(db, receiver))
 
-    async def acknowledge(self, delivery: Delivery, outcome: Outcome, now: float, *, retry_now: bool) -> None:
-        """`delivery` arrived. `retry_now`: the receiver was away, everything queued for it is due now."""
+    async def acknowledge(
+        self, delivery: Delivery, outcome: Outcome, now: float, *, retry_now: bool, address: str = ""
+    ) -> None:
+        """`delivery` arrived. `retry_now`: the receiver was away, everything queued for it is due now.
+
+        `address` is the hash of the address that took it (`ReceiverSettings.address_hash`).
+        """
 
         def work(db: sqlite3.Connection) -> None:
-            deliveries.acknowledge(db, delivery, outcome, now)
+            deliveries.acknowledge(db, delivery, outcome, now, address)
             if retry_now:
                 deliveries.retry_now(db, delivery.receiver, now)
 

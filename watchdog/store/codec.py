@@ -43,8 +43,9 @@ def track_to_text(state: TrackState) -> str:
     for group, names in _PACKED.items():
         raw[group] = [raw.pop(name) for name in names]
     raw["recent"] = "".join("+" if passed else "-" for passed in state.recent)
-    if state.struck_at is None:
-        del raw["struck_at"]
+    for name in ("struck_at", "failing_since"):
+        if raw[name] is None:
+            del raw[name]
     return dump(raw)
 
 

@@ -113,7 +113,9 @@ def _delivery(connection: sqlite3.Connection, row: int) -> Delivery:
     )
 
 
-def acknowledge(connection: sqlite3.Connection, delivery: Delivery, outcome: Outcome, now: float) -> None:
+def acknowledge(
+    connection: sqlite3.Connection, delivery: Delivery, outcome: Outcome, now: float, address: str = ""
+) -> None:
     """The receiver has it: close the row, remember the proof."""
     connection.execute(
         "UPDATE outbox SET state = 'delivered', done_at = ?, why = 'delivered', detail = '', duration_s = ?,"
@@ -121,9 +123,10 @@ def acknowledge(connection: sqlite3.Connection, delivery: Delivery, outcome: Out
         (now, outcome.duration_s, outcome.receipt, delivery.row),
     )
     connection.execute(
-        "INSERT INTO receivers (name, delivered_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
-        " SET delivered_at = excluded.delivered_at, failures = 0, detail = ''",
-        (delivery.receiver, now),
+        "INSERT INTO receivers (name, delivered_at, proven_address) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
+        " SET delivered_at = excluded.delivered_at, proven_address = excluded.proven_address, failures = 0,"
+        " detail = ''",
+        (delivery.receiver, now, address),
     )
 
 

@@ -59,6 +59,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE outbox ADD COLUMN receipt TEXT NOT NULL DEFAULT '';
     CREATE INDEX outbox_receipts ON outbox (receiver) WHERE receipt != '';
     """,
+    "ALTER TABLE receivers ADD COLUMN proven_address TEXT NOT NULL DEFAULT '';",
 )
 """One script per version; the database's `user_version` says how many have run. Never change one that was released."""
 

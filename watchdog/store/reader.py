@@ -65,7 +65,10 @@ class KeyView:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverView:
-    """One receiver: undelivered rows, when it last proved to work, when and how it last failed, failures in a row."""
+    """One receiver: undelivered rows, when it last proved to work, when and how it last failed, failures in a row.
+
+    `proven_address` is the hash of the address that last took a message; "" for none, or one of an older version.
+    """
 
     name: str
     waiting: int
@@ -73,6 +76,7 @@ class ReceiverView:
     failed_at: float | None
     failures: int
     detail: str
+    proven_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +327,7 @@ class Reader:
             "SELECT incident, min(created_at) FROM outbox WHERE kind IN ('FIRING', 'NEW') AND severity = 'page'"
             " AND incident IN (SELECT incident FROM outbox WHERE state IN ('queued', 'leased')"
             " AND kind IN ('FIRING', 'NEW') AND severity = 'page' AND created_at <= ?)"
+            " AND incident IN (SELECT id FROM incidents)"  # a test alert is none
             " GROUP BY incident HAVING sum(state = 'delivered') = 0 ORDER BY 2 LIMIT 1",
             (before,),
         ).fetchone()

@@ -1,6 +1,15 @@
 """What the reader's `vitals` tell about a host: its memory, its GPUs, and how hard they really work. Pure."""
 
-from watchdog.vitals.gpu_load import Bounds, JudgedGpu, Load, PowerHistory, VitalsMemory, gpu_words, judge_gpus
+from watchdog.vitals.gpu_load import (
+    Bounds,
+    JudgedGpu,
+    Load,
+    PowerHistory,
+    VitalsMemory,
+    beside,
+    gpu_words,
+    judge_gpus,
+)
 from watchdog.vitals.measurements import loads_of, measurements_of, summary
 from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merge_samples, read_vitals
 
@@ -13,6 +22,7 @@ __all__ = [
     "PowerHistory",
     "Vitals",
     "VitalsMemory",
+    "beside",
     "gpu_words",
     "judge_gpus",
     "loads_of",

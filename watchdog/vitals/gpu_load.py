@@ -8,8 +8,9 @@ evidence beside a failed probe, never an alarm of its own: a slow, living engine
 from __future__ import annotations
 
 import statistics
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from watchdog.model import Json
@@ -101,12 +102,20 @@ HARD_OF_BUSY = 0.7
 HARD_OF_IDLE = 3.0
 SEPARABLE = 1.5
 """Idle and work closer together than this factor cannot be told apart by power."""
-LIKE_SIBLING = 1.2
+LIKE_SIBLING = 1.3
+"""Measured on two H200 hung in a collective: up to 1.21 times what an empty one with a process on it draws."""
 MEMORY_AT_WORK_PERCENT = 5.0
+KNOWN_IDLE_W = {"NVIDIA GB10": 20.0, "NVIDIA H200": 135.0}
+"""The most that such a part was seen to draw while it computed nothing, a process on it: a weak sign, until it is known
+what this one draws. At work a GB10 draws 45 W and an H200 690 W."""
+NEAR_KNOWN_IDLE = 1.2
 
 
 class Load(StrEnum):
-    """`SPINNING`: full, at near idle power. `FULL`: full, and nothing says whether it computes."""
+    """`SPINNING`: full, at near idle power. `FULL`: full, and nothing says whether it computes.
+
+    `LOW`: full, at what such a part draws idle, with nothing learned of this one: a weak sign that it spins.
+    """
 
     UNKNOWN = "unknown"
     EMPTY = "empty"
@@ -114,42 +123,81 @@ class Load(StrEnum):
     FULL = "full"
     WORKING = "working"
     SPINNING = "spinning"
+    LOW = "low"  # the last one: loads are stored by their place
 
     @property
     def is_full(self) -> bool:
         """Whether utilisation is at least 90 %."""
-        return self in (Load.FULL, Load.WORKING, Load.SPINNING)
+        return self in (Load.FULL, Load.WORKING, Load.SPINNING, Load.LOW)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedGpu:
-    """A GPU, what it does, and what power is usual for it."""
+    """A GPU, what it does, and what power is usual for it.
+
+    `part` is the same number for the same kind of GPU, 0 where that is not known; `known_idle_w` is what that kind
+    draws idle at most, None where nobody measured it.
+    """
 
     gpu: Gpu
     load: Load
     bounds: Bounds
+    part: int = 0
+    known_idle_w: float | None = None
 
 
 def judge_gpus(gpus: Sequence[Gpu], bounds_of: Callable[[Gpu], Bounds]) -> tuple[JudgedGpu, ...]:
     """Each GPU of one host judged beside the others."""
-    return tuple(JudgedGpu(gpu, _load(gpu, gpus, bounds_of(gpu)), bounds_of(gpu)) for gpu in gpus)
+    alone = tuple(
+        JudgedGpu(gpu, _load(gpu, bounds_of(gpu)), bounds_of(gpu), _part(gpu.name), _known_idle(gpu.name))
+        for gpu in gpus
+    )
+    return tuple(beside(one, (other for other in alone if other.gpu.index != one.gpu.index)) for one in alone)
 
 
-def _load(gpu: Gpu, beside: Sequence[Gpu], bounds: Bounds) -> Load:
+def beside(full: JudgedGpu, others: Iterable[JudgedGpu]) -> JudgedGpu:
+    """`full` judged beside `others`, GPUs that share its work: also those of other hosts of one server.
+
+    One that is full and draws no more than an empty one of its kind computes nothing: `SPINNING`.
+    """
+    if full.load not in (Load.FULL, Load.LOW) or full.gpu.power_w is None or full.gpu.memory_util is None:
+        return full
+    for other in others:
+        if other.load is not Load.EMPTY or other.gpu.power_w is None or not full.part or other.part != full.part:
+            continue
+        if full.gpu.power_w <= LIKE_SIBLING * other.gpu.power_w:
+            return replace(full, load=Load.SPINNING)
+    return full
+
+
+def _part(name: str) -> int:
+    return zlib.crc32(name.encode()) if name else 0
+
+
+def _known_idle(name: str) -> float | None:
+    return next((watts for part, watts in KNOWN_IDLE_W.items() if name.startswith(part)), None)
+
+
+def _load(gpu: Gpu, bounds: Bounds) -> Load:
     if gpu.util is None:
         return Load.UNKNOWN
     if gpu.util <= EMPTY_PERCENT:
         return Load.EMPTY
-    return _full(gpu, beside, bounds) if gpu.is_full else Load.PARTLY
+    return _full(gpu, bounds) if gpu.is_full else Load.PARTLY
 
 
-def _full(gpu: Gpu, beside: Sequence[Gpu], bounds: Bounds) -> Load:
+def _full(gpu: Gpu, bounds: Bounds) -> Load:
     if gpu.memory_util is not None and gpu.memory_util >= MEMORY_AT_WORK_PERCENT:
         return Load.WORKING
     hard = None if gpu.power_w is None else _draws_hard(gpu.power_w, bounds)
     if hard is None:
-        return Load.SPINNING if _draws_like_an_empty_one(gpu, beside) else Load.FULL
+        return Load.LOW if bounds == Bounds() and _near_known_idle(gpu) else Load.FULL
     return Load.WORKING if hard else Load.SPINNING
+
+
+def _near_known_idle(gpu: Gpu) -> bool:
+    watts = _known_idle(gpu.name)
+    return watts is not None and gpu.power_w is not None and gpu.power_w <= NEAR_KNOWN_IDLE * watts
 
 
 def _draws_hard(power_w: float, bounds: Bounds) -> bool | None:
@@ -168,21 +216,6 @@ def _draws_hard(power_w: float, bounds: Bounds) -> bool | None:
     return None
 
 
-def _draws_like_an_empty_one(gpu: Gpu, beside: Sequence[Gpu]) -> bool:
-    """Whether a full GPU draws no more than an empty one of its kind next to it: then it computes nothing."""
-    if gpu.power_w is None or gpu.memory_util is None:
-        return False
-    return any(
-        other.index != gpu.index
-        and other.name == gpu.name
-        and other.util is not None
-        and other.util <= EMPTY_PERCENT
-        and other.power_w is not None
-        and gpu.power_w <= LIKE_SIBLING * other.power_w
-        for other in beside
-    )
-
-
 def gpu_words(judged: JudgedGpu) -> str:
     """One GPU in a few words: `GPU 0 96 % at 20 W (usually 11 W idle, 45 W at work)`."""
     gpu, bounds = judged.gpu, judged.bounds
@@ -193,6 +226,8 @@ def gpu_words(judged: JudgedGpu) -> str:
     usual = [f"{watts:.0f} W {when}" for watts, when in ((bounds.idle_w, "idle"), (bounds.busy_w, "at work")) if watts]
     if usual and judged.load.is_full:
         text += f" (usually {', '.join(usual)})"
+    elif judged.load is Load.LOW and judged.known_idle_w is not None:
+        text += f" (such a GPU draws up to {judged.known_idle_w:.0f} W idle)"
     if gpu.memory_util is not None and judged.load.is_full:
         text += f", memory {gpu.memory_util:.0f} %"
     return text

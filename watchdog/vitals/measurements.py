@@ -2,7 +2,9 @@
 
 Names: `uptime_s`, `memory_total_bytes`, `memory_available_bytes`, `memory_drop_bytes`, `memory_some_avg10` and its
 relatives, `clock_offset_s` (the host's clock minus ours), `gpu_wedged` (nvidia-smi hangs), and per GPU
-`gpu0_util`, `gpu0_memory_util`, `gpu0_power_w`, `gpu0_temperature_c`, `gpu0_idle_w`, `gpu0_busy_w`, `gpu0_load`.
+`gpu0_util`, `gpu0_memory_util`, `gpu0_power_w`, `gpu0_temperature_c`, `gpu0_idle_w`, `gpu0_busy_w`, `gpu0_load`,
+`gpu0_part` (equal numbers: the same kind of GPU), `gpu0_known_idle_w` (what that kind draws idle at most); the last two
+only where a judgement needs them.
 What is not known has no entry.
 """
 
@@ -44,6 +46,8 @@ def _of_gpu(one: JudgedGpu) -> dict[str, float | None]:
         "idle_w": one.bounds.idle_w,
         "busy_w": one.bounds.busy_w,
         "load": float(_LOADS.index(one.load)),
+        "part": float(one.part) if one.part and (one.load is Load.EMPTY or one.load.is_full) else None,
+        "known_idle_w": one.known_idle_w if one.load is Load.LOW else None,
     }
 
 
@@ -61,7 +65,9 @@ def loads_of(numbers: Mapping[str, float]) -> tuple[JudgedGpu, ...]:
             power_w=numbers.get(f"gpu{index}_power_w"),
         )
         load = _LOADS[int(place)] if 0 <= place < len(_LOADS) else Load.UNKNOWN
-        found.append(JudgedGpu(gpu, load, Bounds(numbers.get(f"gpu{index}_idle_w"), numbers.get(f"gpu{index}_busy_w"))))
+        bounds = Bounds(numbers.get(f"gpu{index}_idle_w"), numbers.get(f"gpu{index}_busy_w"))
+        part = int(numbers.get(f"gpu{index}_part", 0))
+        found.append(JudgedGpu(gpu, load, bounds, part, numbers.get(f"gpu{index}_known_idle_w")))
     return tuple(found)
 
 
