@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -21,8 +23,16 @@ from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
 from watchdog.store import DeliveryView, Store
+from watchdog.store.files import DATABASE
 
 LONG = tuple(Evidence(1_795_000_000.0 + n, "worker kernel", f"line {n} " + "x" * 380) for n in range(10))
+
+
+PAGE = (Path(__file__).parents[2] / "docs/receivers.md").read_text("utf-8")
+URLS_OF_THE_PAGE = [
+    url for url in dict.fromkeys(re.findall(r"^ +url: (\S+)", PAGE, re.MULTILINE)) if not url.startswith("mailto")
+]
+"""Mail is tried with a real SMTP server elsewhere."""
 
 
 class Life:
@@ -75,16 +85,24 @@ def phone(scheme: str, **changes: object) -> ReceiverSettings:
     return receiver("phone", **{"url": Secret(URLS[scheme]), "min_severity": Severity.INFO, **changes})
 
 
+def killed_before_it_noted_the_page(state: Path) -> None:
+    with closing(sqlite3.connect(state / DATABASE)) as database:
+        database.execute("UPDATE outbox SET state = 'leased', done_at = NULL WHERE kind = 'FIRING'")
+        database.commit()
+
+
 @pytest.mark.parametrize("scheme", URLS)
 async def test_a_night_at_a_service(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Page, reminder, restart, end; a warning that becomes a page, its end; an occurrence and its quiet end."""
+    """Page, reminder, kill, end; a warning that becomes a page, its end; an occurrence and its quiet end."""
     clock = ManualClock()
     async with FakeServices(scheme) as fake:
         fake.stand_in(monkeypatch)
         async with life(tmp_path, clock, phone(scheme)) as night:
             await night.look(Verdict.FAIL, 3)
             await night.pass_time(3700)
+        killed_before_it_noted_the_page(tmp_path)
         async with life(tmp_path, clock, phone(scheme)) as night:
+            await night.told()
             await night.look(Verdict.PASS, 2)
             await night.look(Verdict.FAIL, 3, Severity.WARN)
             await night.look(Verdict.FAIL, 1)
@@ -103,6 +121,18 @@ async def test_a_night_at_a_service(scheme: str, tmp_path: Path, monkeypatch: py
         assert len(fake.opened) == len(set(fake.opened)) == 3, "each incident is opened once"
         assert sorted(fake.closed) == sorted(fake.opened), "and closed once"
         assert fake.open_now == set()
+
+
+@pytest.mark.parametrize("url", URLS_OF_THE_PAGE)
+async def test_the_urls_of_the_documentation_deliver(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme = url.partition(":")[0].removesuffix("s")
+    async with FakeServices(scheme) as fake:
+        fake.stand_in(monkeypatch)
+        async with life(tmp_path, ManualClock(), receiver("phone", url=Secret(url))) as night:
+            await night.look(Verdict.FAIL, 3)
+            await night.look(Verdict.PASS, 2)
+    assert fake.refused == 0
+    assert any("FIRING deepseek" in text for seen in fake.requests for text in texts_of(seen.said))
 
 
 async def test_a_test_alert_rings_like_a_page_and_ends_like_an_end(

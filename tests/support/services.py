@@ -174,9 +174,14 @@ class FakeServices:
             self.refused += 1
             return web.json_response({"errors": ["no"]}, status=self.answer_with or 400)
         self.requests.append(seen)
+        if path.startswith(".well-known/"):
+            return web.Response(status=404)
+        if seen.host == "hooks.slack.com":
+            return web.Response(text="ok")
         result = {"message_id": 1, "status": "ok"}
         body = {"status": 1, "success": True, "ok": True, "id": 1, "requestId": "r1", "result": result}
-        return web.json_response(body, status=self._good)
+        login = {"access_token": "t", "home_server": host, "user_id": f"@bot:{host}", "room_id": f"!r:{host}"}
+        return web.json_response(body | (login if path.startswith("_matrix/") else {}), status=self._good)
 
     @property
     def _good(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import asyncssh
@@ -18,7 +19,7 @@ from watchdog.setup.config_text import render, scalar
 from watchdog.setup.files import PRIVATE, Files, append_line, write
 from watchdog.setup.host import Access, parse_host
 from watchdog.setup.prompts import Prompter
-from watchdog.setup.receiver import NewReceiver, store_secret
+from watchdog.setup.receiver import NewReceiver, choose_url, store_secret
 from watchdog.setup.server import NewServer, usable_url
 from watchdog.ssh.host_key import KeyStatus, host_key_of, key_status
 from watchdog.ssh.login import bound_line, new_private_key, open_line, public_line
@@ -227,3 +228,33 @@ def test_our_own_key_gives_the_two_lines_for_authorized_keys(tmp_path: Path) -> 
     assert bound_line(public) == f'restrict,command="/usr/local/libexec/inference-watchdog-reader" {public}'
     readme = Path(__file__).parents[2] / "packaging" / "host" / "README.md"
     assert bound_line("ssh-ed25519 AAAA… inference-watchdog") in readme.read_text(encoding="utf-8")
+
+
+@dataclass
+class Scripted(Prompter):
+    """A person whose answers are known beforehand."""
+
+    answers: list[str] = field(default_factory=list)
+
+    def ask(self, question: str, default: str = "", *, hidden: bool = False) -> str:
+        return self.answers.pop(0)
+
+
+TOKEN = "123456789:abcdefghijklmnopqrstuvwxyzABCDEFGHI"
+
+
+@pytest.mark.parametrize(
+    ("answers", "url", "on_the_phone"),
+    [
+        (["1"], r"ntfys://ntfy\.sh/iw-[0-9a-f]{16}", "time-sensitive"),
+        (["2", "u" * 30, "a" * 30], f"pover://{'u' * 30}@{'a' * 30}", "critical alerts"),
+        (["3", TOKEN, "4711"], f"tgram://{TOKEN}/4711", "Do Not Disturb"),
+        (["3", "no token", "4711", "json://192.0.2.1/hook"], "json://192.0.2.1/hook", "a page looks like any message"),
+    ],
+)
+def test_the_usual_ways_become_a_url_and_say_what_to_switch_on_at_the_phone(
+    answers: list[str], url: str, on_the_phone: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = choose_url(None, None, None, Scripted(unattended=False, yes=False, answers=answers))
+    assert re.fullmatch(url, chosen.reveal())
+    assert on_the_phone in capsys.readouterr().out

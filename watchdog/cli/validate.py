@@ -179,12 +179,9 @@ def _sooner(config: Config) -> list[str]:
 
 
 def _manner(url: Secret) -> str:
-    """How loud the messages of a receiver ring, and what its service does with them."""
-    from watchdog.notify.apprise_receiver import open_plugin
-    from watchdog.notify.services import Manner, limits_of
+    from watchdog.notify import manner_words
 
-    manner = Manner.of(url.reveal())
-    return manner.words(limits_of(manner.service, open_plugin(url.reveal())))
+    return manner_words(url.reveal())
 
 
 def _escalation(receiver: str, escalate: EscalateSettings) -> str:

@@ -6,11 +6,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from watchdog.config import ReceiverSettings
 from watchdog.doctor.finding import Finding, Grade
 from watchdog.errors import StoreError
+from watchdog.notify import manner_words
 from watchdog.store import INSTANCE, Reader, ReceiverView, Snapshot
 from watchdog.store.files import DATABASE
 from watchdog.text import duration
@@ -90,7 +92,14 @@ def examine_daemon(snapshot: Snapshot | None, now: float) -> Finding:
 def examine_receivers(receivers: Sequence[ReceiverSettings], snapshot: Snapshot | None, now: float) -> list[Finding]:
     """Whether each receiver has accepted a message. Nothing is sent: only a person can tell that it arrived."""
     views = {view.name: view for view in snapshot.receivers} if snapshot is not None else {}
-    return [_receiver(receiver, views.get(receiver.name), now) for receiver in receivers]
+    return [_with_manner(_receiver(one, views.get(one.name), now), one) for one in receivers]
+
+
+def _with_manner(found: Finding, receiver: ReceiverSettings) -> Finding:
+    """`found`, and how loud it rings there."""
+    return (
+        found if receiver.url is None else replace(found, words=f"{found.words}; {manner_words(receiver.url.reveal())}")
+    )
 
 
 def _receiver(receiver: ReceiverSettings, view: ReceiverView | None, now: float) -> Finding:

@@ -4,8 +4,8 @@
 """
 
 from watchdog.notify.alertmanager import AlertmanagerReceiver
-from watchdog.notify.apprise_receiver import AppriseReceiver
+from watchdog.notify.apprise_receiver import AppriseReceiver, manner_words, phone_words
 from watchdog.notify.receiver import Receiver, build
 from watchdog.notify.urls import url_problem
 
-__all__ = ["AlertmanagerReceiver", "AppriseReceiver", "Receiver", "build", "url_problem"]
+__all__ = ["AlertmanagerReceiver", "AppriseReceiver", "Receiver", "build", "manner_words", "phone_words", "url_problem"]

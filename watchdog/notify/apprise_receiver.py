@@ -202,3 +202,15 @@ def open_plugin(url: str) -> apprise.NotifyBase:
     if not service.add(url) or len(service) != 1:
         raise ValueError("apprise does not accept the url of this receiver; `inference-watchdog validate` says why")
     return service[0]
+
+
+def phone_words(url: str) -> str:
+    """What to switch on at the phone so that a page to this URL is heard at night; "" where nothing is known."""
+    service = Manner.of(url).service
+    return "" if service is None else service.phone
+
+
+def manner_words(url: str) -> str:
+    """How loud the messages to an apprise URL ring, and what its service does with them. Imports apprise."""
+    manner = Manner.of(url)
+    return manner.words(limits_of(manner.service, open_plugin(url)))

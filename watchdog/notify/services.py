@@ -152,7 +152,8 @@ class Manner:
         keeps = "opens and closes incidents" if self.opens_and_closes else ""
         if row is not None and row.key and not keeps:
             keeps = "does not close incidents: the URL gives all of them one key or action"
-        room = f"room {limits.body:,}" if limits.body < _WIDE else ""
+        most = min(limits.body, limits.body_bytes or limits.body)
+        room = f"room {most:,}" if most < _WIDE else ""
         return " · ".join(filter(None, [loud, keeps, room]))
 
 

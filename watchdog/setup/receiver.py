@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from watchdog.config import Secret
 from watchdog.errors import WatchdogError
-from watchdog.notify import url_problem
+from watchdog.notify import manner_words, phone_words, url_problem
 from watchdog.setup.files import PRIVATE, Files, read, write
 from watchdog.setup.prompts import Prompter
 
@@ -46,16 +49,56 @@ def choose_url(given: str | None, variable: str | None, value: str | None, promp
     url = given or value
     while True:
         if not url:
-            prompter.note(f"Any apprise URL, for example {EXAMPLE}")
-            url = prompter.ask("Where should alerts go")
+            for line in _OFFER:
+                prompter.note(line)
+            url = _made(prompter.ask("Where should alerts go (1, 2, 3 or a URL)"), prompter)
             if not url:
                 continue
         problem = url_problem(url)
         if problem is None:
             prompter.ok("apprise accepts this URL. Only a message that arrives proves it.")
+            prompter.note(manner_words(url))
+            if phone := phone_words(url):
+                prompter.note(f"On the phone: {phone}.")
             return Secret(url)
         prompter.problem(problem, "Correct the URL; https://appriseit.com/services/ shows its form.", about="receiver")
         url = ""
+
+
+_OFFER = (
+    "1  ntfy: no account, a topic is made up for you    ntfys://ntfy.sh/TOPIC",
+    "2  Pushover: bought once, rings through silence    pover://USER_KEY@API_TOKEN",
+    "3  Telegram: a bot of your own                     tgram://BOT_TOKEN/CHAT_ID",
+    "or any apprise URL: https://appriseit.com/services/",
+)
+
+
+def _ntfy(prompter: Prompter) -> str:
+    topic = f"iw-{secrets.token_hex(8)}"
+    prompter.note(f"Subscribe to this topic in the ntfy app (server ntfy.sh): {topic}")
+    return f"ntfys://ntfy.sh/{topic}"
+
+
+def _pushover(prompter: Prompter) -> str:
+    user = prompter.ask("Your user key, from the dashboard of pushover.net")
+    token = prompter.ask("The API token of an application you created there", hidden=True)
+    return f"pover://{quote(user, '')}@{quote(token, '')}"
+
+
+def _telegram(prompter: Prompter) -> str:
+    token = prompter.ask("The bot's token, from @BotFather", hidden=True)
+    prompter.note("Write to the bot once; then /getUpdates of your bot shows the number of your chat.")
+    chat = prompter.ask("The chat's number")
+    return f"tgram://{token}/{quote(chat, '')}"
+
+
+_MADE: dict[str, Callable[[Prompter], str]] = {"1": _ntfy, "2": _pushover, "3": _telegram}
+
+
+def _made(answer: str, prompter: Prompter) -> str:
+    """The URL that a person chose: one of the usual ways by its number, or what was typed."""
+    make = _MADE.get(answer)
+    return answer if make is None else make(prompter)
 
 
 def store_url(url: Secret, variable: str | None, files: Files, prompter: Prompter, *, replace: bool) -> NewReceiver:
