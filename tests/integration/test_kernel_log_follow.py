@@ -194,6 +194,33 @@ async def test_an_open_but_silent_stream_is_a_fault_and_costs_no_line(host: Real
         assert stream_condition(await scan(watch)).reason == "ok"
 
 
+async def test_a_stream_that_brought_a_scans_login_must_bring_the_next_ones(host: RealHost) -> None:
+    def uptime_s() -> float:
+        return float(Path("/proc/uptime").read_text().split()[0])
+
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: watch._log.stream.open)
+        assert stream_condition(await scan(watch)).reason == "ok"
+        log, noted = journal(host), uptime_s() + 2.0
+        log.login(host.boot, int(noted * SECOND), host.settings().user)
+        log.login(host.boot, int(noted * SECOND) + 1, "somebody-else")
+        host.plant(log)
+        await until(lambda: watch._log.stream.login_us == int(noted * SECOND))
+        assert stream_condition(await scan(watch)).reason == "ok"
+        assert watch._log.stream.brings_logins
+        await until(lambda: uptime_s() > noted + 1.0)
+        (frozen,) = streams(host)
+        os.kill(frozen, signal.SIGSTOP)
+        result = await scan(watch)
+        assert (condition(result).reason, found(result)) == ("ok", {})
+        assert stream_condition(result).reason == "silent_stream"
+        assert "own login" in stream_condition(result).summary
+        os.kill(frozen, signal.SIGCONT)
+        await until(lambda: watch._log.stream.open and frozen not in streams(host))
+        assert stream_condition(await scan(watch)).reason == "ok", "what never came over this stream is not owed"
+
+
 async def test_a_stream_that_cannot_connect_is_named_in_the_scan(host: RealHost) -> None:
     watch, ledger = check(host.settings(user="root")), Ledger()
     for path in (host.root / "journal" / host.machine_id).iterdir():

@@ -52,6 +52,24 @@ async def test_the_live_stream_beside_a_stale_journal_proves_nothing(tmp_path: P
     assert (stream.key, stream.verdict) == ("follow/lab", Verdict.FAIL)
 
 
+async def test_where_the_journal_is_kept_is_told_by_the_scan(tmp_path: Path) -> None:
+    answers = {"journal": Answered(HEADER + LINE + END)}
+
+    def kept(*lines: str) -> Answered:
+        return Answered(HELLO.removesuffix(END) + "".join(f"{line}\n" for line in lines).encode() + END)
+
+    async with ssh_host(tmp_path, scripted(answers)) as host:
+        watch = check(host)
+        answers["hello"] = kept("storage=/run/log/journal readable=yes free_kib=70000")
+        assert "kept in memory only)" in condition(await scan(watch)).summary
+        answers["hello"] = kept("storage=/run/log/journal readable=yes free_kib=70000", "disk_free_kib=0")
+        assert "kept in memory only, as its disk is full)" in condition(await scan(watch)).summary
+        answers["hello"] = kept("storage=/var/log/journal readable=yes free_kib=70000", "disk_free_kib=70000")
+        assert condition(await scan(watch)).summary.endswith("(journal)")
+        answers["hello"] = kept("storage=/var/log/journal readable=no free_kib=70000")
+        assert condition(await scan(watch)).reason == "no_permission"
+
+
 async def test_a_record_that_comes_a_moment_after_the_login_is_waited_for(tmp_path: Path) -> None:
     first = [greeting("gone", 300.0)]
 

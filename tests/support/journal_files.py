@@ -14,6 +14,7 @@ REMOTE = "/lib/systemd/systemd-journal-remote"
 SECOND = 1_000_000
 MISSED_ID = "e9bf28e6e834481bb6f48f548ad13606"
 STOPPED_ID = "d93fb3c9c24d451a97cea615ce59c00b"
+SESSION_ID = "8d45620c1a4348dbb17410da57c60c66"
 STARTED_ID = "f77379a8490b408bbe5f6940505a777b"
 
 
@@ -91,6 +92,11 @@ class Journal:
         self._entry(
             boot, stamp_us, message, _TRANSPORT="driver", SYSLOG_IDENTIFIER="systemd-journald", MESSAGE_ID=message_id
         )
+
+    def login(self, boot: str, stamp_us: int, user: str) -> None:
+        """logind's note that a session of `user` began."""
+        words = f"New session 7 of user {user}."
+        self._entry(boot, stamp_us, words, _TRANSPORT="journal", _UID="0", USER_ID=user, MESSAGE_ID=SESSION_ID)
 
     def _entry(self, boot: str, received_us: int, message: bytes | str, **fields: str) -> None:
         self.data += b"__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%s\n" % (

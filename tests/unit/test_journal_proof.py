@@ -19,6 +19,34 @@ def seen(age_s: float | None, journald: str = "running") -> Hello:
     return replace(GREETING, newest_age_s=age_s, journald=journald)
 
 
+@pytest.mark.parametrize(("in_memory", "words"), [(False, "its disk is full"), (True, "(/run) is full")])
+def test_a_full_place_is_named_even_where_logins_were_never_seen(in_memory: bool, words: str) -> None:
+    full = replace(seen(600.0), free_kib=0, in_memory=in_memory)
+    error = JournalProof().judge(full, 1.0, NOW)
+    assert error is not None
+    assert words in error.summary
+    assert JournalProof().is_doubtful(full, 1.0)
+    assert JournalProof().judge(replace(full, newest_age_s=0.5), 1.0, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "unreadable", "in_memory", "full"),
+    [
+        ([b"storage=/var/log/journal readable=yes free_kib=900000", b"disk_free_kib=900000"], False, False, False),
+        ([b"storage=/var/log/journal readable=no free_kib=unknown"], True, False, False),
+        ([b"storage=/run/log/journal readable=yes free_kib=70000", b"disk_free_kib=0"], False, True, True),
+        ([b"storage=/run/log/journal readable=yes free_kib=70000"], False, True, False),
+        ([b"storage=", b"disk_free_kib=unknown"], False, False, False),
+    ],
+)
+def test_where_the_journal_is_kept(lines: list[bytes], unreadable: bool, in_memory: bool, full: bool) -> None:
+    header = {"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1001", "groups": "adm"}
+    greeting = parse_hello(header, lines)
+    assert greeting is not None
+    assert (greeting.unreadable, greeting.in_memory, greeting.disk_is_full) == (unreadable, in_memory, full)
+    assert greeting.may_read_journal is not unreadable
+
+
 @pytest.mark.parametrize(
     ("learnt", "journald", "age_s", "words"),
     [

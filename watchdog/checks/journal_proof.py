@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watchdog.journal.frame import Hello
+from watchdog.journal.frame import FULL_KIB, Hello
 from watchdog.model import Json
 from watchdog.reasons import HostReason
 from watchdog.ssh import ReaderError
@@ -41,13 +41,14 @@ class JournalProof:
     def is_doubtful(self, hello: Hello, login_age_s: float) -> bool:
         """Whether a second look would be worth it: a record may come a moment after the login."""
         return hello.journald in {"stopped", "gone"} or (
-            self.logins_recorded and hello.newest_age_s is not None and not _is_fresh(hello.newest_age_s, login_age_s)
+            (self.logins_recorded or _is_full(hello)) and hello.newest_age_s is not None and not _is_fresh(hello.newest_age_s, login_age_s)
         )
 
     def judge(self, hello: Hello, login_age_s: float, now: float) -> ReaderError | None:
         """Why the journal proves nothing; None if it is written, or if nothing speaks against it.
 
-        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state counts.
+        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state and a full disk
+        count.
         """
         age_s = hello.newest_age_s
         if hello.journald not in {"stopped", "gone"}:
@@ -59,24 +60,35 @@ class JournalProof:
             if self.stale_at is not None and now - age_s > self.stale_at + CLOCK_SLACK_S:
                 # Written since we called it stale, and yet without this login: logins leave no record any more.
                 self.logins_recorded, self.stale_at = False, None
-            if not self.logins_recorded:
+            if not self.logins_recorded and not _is_full(hello):
                 return None
         if self.stale_at is None:
             self.stale_at = now
-        return _stale_error(hello.journald, age_s)
+        return _stale_error(hello)
 
 
 def _is_fresh(age_s: float, login_age_s: float) -> bool:
     return abs(age_s) <= login_age_s + CLOCK_SLACK_S
 
 
-def _stale_error(journald: str, age_s: float | None) -> ReaderError:
+def _is_full(hello: Hello) -> bool:
+    return hello.free_kib is not None and hello.free_kib < FULL_KIB
+
+
+def _stale_error(hello: Hello) -> ReaderError:
+    journald, age_s = hello.journald, hello.newest_age_s
     newest = "" if age_s is None or age_s < 0 else f"; its newest record is {duration(age_s)} old"
     if journald == "gone":
         why, advice = "systemd-journald is not running", "Run there: `sudo systemctl start systemd-journald`."
     elif journald == "stopped":
         why = "systemd-journald is suspended (SIGSTOP, or a debugger)"
         advice = "Run there: `sudo systemctl kill -s CONT systemd-journald`."
+    elif _is_full(hello):
+        why = "the memory it is kept in (/run) is full" if hello.in_memory else "its disk is full"
+        advice = (
+            f"Run there: `df {'/run' if hello.in_memory else '/var/log/journal'}` and make room, then `sudo journalctl --rotate --vacuum-size=100M`; if that "
+            "does not help, `sudo systemctl restart systemd-journald`."
+        )
     else:
         why = "systemd-journald runs, but recorded not even our login"
         advice = (

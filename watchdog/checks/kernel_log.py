@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watchdog.checks import reader_client as requests
 from watchdog.checks.kernel_pages import Found, read_pages, read_ring
-from watchdog.checks.kernel_state import HostLog, reading_condition, stream_condition
+from watchdog.checks.kernel_state import HostLog, Stream, reading_condition, stream_condition
 from watchdog.checks.kernel_stream import Commit, follow
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
@@ -90,9 +90,13 @@ class KernelLogCheck:
         until = started + max(limit_s, OVERALL_SHARE * self.interval_s)
         async with reading(self._host, limit_s, jump=self._jump) as session:
             hello = await requests.ask_hello(session)
+            found.login_us = int((hello.uptime_s - (self._clock.monotonic() - started)) * 1e6)
             await read_pages(session, self._log, hello, self._clock, found, until=until)
             blind = await self._blind(session, hello, found)
-            return blind or await self._stale(session, hello, found, started)
+            trouble = blind or await self._stale(session, hello, found, started)
+            if found.how == "journal" and hello.in_memory:
+                found.how = f"journal, kept in memory only{', as its disk is full' if hello.disk_is_full else ''}"
+            return trouble
 
     async def _stale(self, session: Session, hello: Hello, found: Found, started: float) -> HostError | None:
         """Whether the journal that was read is being written at all. The live stream proves no more than it does."""
@@ -111,10 +115,10 @@ class KernelLogCheck:
 
     async def _blind(self, session: Session, hello: Hello, found: Found) -> HostError | None:
         """Nothing visible of the running boot is blindness: say which, or read the ring buffer instead."""
+        if hello.journalctl and (hello.unreadable or not (found.visible or hello.may_read_journal)):
+            return requests.no_permission_error(self._host.user)
         if found.visible and found.kernel_visible:
             return None
-        if hello.journalctl and not hello.may_read_journal:
-            return requests.no_permission_error(self._host.user)
         try:
             await read_ring(session, self._log, hello, self._clock, found)
         except HostError as error:
@@ -126,15 +130,21 @@ class KernelLogCheck:
     async def _judge_stream(self, found: Found, now: float) -> Observation:
         """Whether the live stream brought what this scan found; it gets a moment to catch up."""
         stream = self._log.stream
-        if stream.open and found.last_us > stream.last_us:
+        if stream.open and (found.last_us > stream.last_us or (stream.brings_logins and not _brought(stream, found))):
             await self._clock.sleep(STREAM_GRACE_S)
-        trouble = stream.trouble or found.stale
+        trouble, missing = stream.trouble or found.stale, ""
         if stream.open and (found.skipped or found.last_us > stream.last_us):
+            missing = f"the scan found {found.lines} lines that it did not deliver"
+        elif stream.open and stream.brings_logins and not _brought(stream, found):
+            missing = "it did not deliver the record of this scan's own login"
+        stream.brings_logins = stream.open and _brought(stream, found)
+        if missing and trouble is None:
             trouble = HostError(
                 HostReason.SILENT_STREAM,
-                f"the stream is open, but the scan found {found.lines} lines that it did not deliver",
+                f"the stream is open, but {missing}",
                 "It is being reopened. If this happens again, restart systemd-journald there.",
             )
+        if missing:
             stream.restart.set()
         return stream_condition(self._host, trouble, now)
 
@@ -149,6 +159,11 @@ class KernelLogCheck:
             await follow(self._host, self._jump, self._log, self._clock, commit)
         finally:
             self._log.stream.wanted = self._log.stream.open = False
+
+
+def _brought(stream: Stream, found: Found) -> bool:
+    """Whether the stream brought the record of this scan's login."""
+    return 0 <= found.login_us <= stream.login_us
 
 
 def _nothing_visible_error(hello: Hello, ring: HostError) -> HostError:

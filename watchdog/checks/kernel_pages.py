@@ -19,7 +19,8 @@ from watchdog.ssh import HostError, Session
 class Found:
     """What a whole reading came to. `visible` counts records shown of the running boot, known ones included;
     `last_us` is when journald took the last new line there, -1 without any. `skipped`: the open live stream had
-    already gone past a line that was new to this reading. `stale`: the journal is not being written.
+    already gone past a line that was new to this reading. `stale`: the journal is not being written. `login_us`: when
+    our login began, in microseconds since the host started; -1 if not known.
     """
 
     lines: int = 0
@@ -30,6 +31,7 @@ class Found:
     how: str = "journal"
     trouble: HostError | None = None
     stale: HostError | None = None
+    login_us: int = -1
 
     def add(self, page: Page, lines: int, *, current: bool) -> None:
         """Count one page in; a loss in it is a trouble of its own."""

@@ -99,7 +99,8 @@ async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit:
     news, stream = asyncio.Event(), log.stream
     lines = _Lines(log, clock, news)
     stream.restart.clear()
-    stream.last_us = -1
+    stream.last_us = stream.login_us = -1
+    stream.brings_logins = False
     request = f"read1 follow {boot} {log.reading.cursor(boot)}"
     asking = asyncio.create_task(requests.ask(session, request, lines.take, live=True))
     tasks = [
@@ -140,6 +141,9 @@ class _Lines:
         record = journal_records.parse_journal(line)
         stream = self._log.stream
         if record is None or stream.restart.is_set():
+            return
+        if record.kind is journal_records.RecordKind.LOGIN:
+            stream.login_us = max(stream.login_us, record.received_us)
             return
         if not stream.open:
             stream.open, stream.trouble = True, None

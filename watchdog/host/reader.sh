@@ -10,6 +10,7 @@
 # Run either as `sh -s -- 'REQUEST'` with this file on standard input (nothing installed), or as the forced command of
 # an SSH key (see packaging/host/), where the request is SSH_ORIGINAL_COMMAND. POSIX sh: dash, bash and busybox run it.
 # An answer is one header line, data lines, one trailer line. No trailer means the answer was cut short.
+{ # The shell reads to the closing brace before it runs anything: a script that arrived cut short does nothing.
 set -u
 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -84,7 +85,24 @@ hello() {
         while IFS='=' read -r key value; do
             [ "$key" != __REALTIME_TIMESTAMP ] || printf 'newest_us=%s looked=%s\n' "$value" "$(date +%s)"
         done
+    storage
     die 0 ok
+}
+
+storage() { # where journald writes (/run: memory only), whether we may read that file, what is free there and on disk
+    { read -r machine </etc/machine-id; } 2>/dev/null || return
+    for place in /run/log/journal /var/log/journal; do
+        file=$place/$machine/system.journal
+        [ -e "$file" ] || continue
+        if [ -r "$file" ]; then readable=yes; else readable=no; fi
+        printf 'storage=%s readable=%s free_kib=%s\n' "$place" "$readable" "$(free_kib "$place")"
+        break
+    done
+    [ ! -d "/var/log/journal/$machine" ] || printf 'disk_free_kib=%s\n' "$(free_kib /var/log/journal)"
+}
+
+free_kib() { # PLACE
+    limited 5 df -Pk "$1" 2>/dev/null | tail -n 1 | { read -r _ _ _ free _; printf '%s' "${free:-unknown}"; }
 }
 
 journal() { # BOOT CURSOR MAX
@@ -102,7 +120,9 @@ follow() { # BOOT CURSOR. When the connection goes, standard input ends, and so 
     command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
     exec 3<&0
     replace="exec" # so that $! is the process to end, not a shell around it
-    kernel_lines 21600 "$1" "$2" -f --no-tail 3<&- &
+    # Our own logins too, as logind notes them: the next scan's proves that this stream still brings what is written.
+    kernel_lines 21600 "$1" "$2" -f --no-tail "_BOOT_ID=$1" _UID=0 "USER_ID=$(id -un)" \
+        MESSAGE_ID=8d45620c1a4348dbb17410da57c60c66 + 3<&- &
     reading=$!
     { cat >/dev/null; kill "$reading"; } <&3 2>/dev/null &
     waiting=$!
@@ -200,4 +220,5 @@ main() {
     esac
 }
 
-main "$@" # the last line: a script that arrived cut short does nothing
+main "$@"
+}

@@ -14,6 +14,8 @@ from watchdog.journal.records import LATEST_US
 
 TAG = b"INFERENCE-WATCHDOG-READER"
 _LONGEST_WORD = 1000
+FULL_KIB = 512
+"""With less free than this journald can no longer extend its file."""
 LONGEST_LINE_BYTES = 1 << 20
 """A kernel record is at most a few KiB; JSON of bytes makes that four times longer. More than this is no record."""
 
@@ -90,6 +92,9 @@ class Hello:
     `now` is the host's wall clock in Unix seconds. `journalctl` is its version line, empty if there is none. `listed`:
     the list of boots was made to its end. `journald`: running, stopped (by a signal), gone or unknown. `newest_age_s`:
     the age of this boot's newest record of any kind when the reader looked; None if it shows none or does not say.
+    `in_memory`: journald writes to /run, which a restart empties. `unreadable`: we may not read the file it writes to,
+    as when its ACL was lost. `free_kib`: what is free where it writes, and `disk_free_kib` under /var/log/journal; None
+    if not told.
     """
 
     boot: str
@@ -102,13 +107,25 @@ class Hello:
     listed: bool = True
     journald: str = "unknown"
     newest_age_s: float | None = None
+    in_memory: bool = False
+    unreadable: bool = False
+    free_kib: int | None = None
+    disk_free_kib: int | None = None
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether journald finds no room on the disk that its files belong on."""
+        return self.disk_free_kib is not None and self.disk_free_kib < FULL_KIB
 
     @property
     def may_read_journal(self) -> bool:
-        """Whether this user belongs to those who see the system journal (root, or one of journald's groups)."""
-        return self.uid == 0 or not self.groups.isdisjoint({"systemd-journal", "adm", "wheel"})
+        """Whether this user sees the system journal: root, or in one of journald's groups and its file readable."""
+        belongs = not self.groups.isdisjoint({"systemd-journal", "adm", "wheel"})
+        return self.uid == 0 or (belongs and not self.unreadable)
 
 
+_STORAGE = re.compile(r"storage=(\S+) readable=(yes|no) free_kib=(?:([0-9]{1,15})|unknown)")
+_DISK_FREE = re.compile(r"disk_free_kib=([0-9]{1,15})")
 _NEWEST = re.compile(r"newest_us=([0-9]{1,18}) looked=([0-9]{1,12})")
 
 
@@ -123,6 +140,7 @@ def parse_hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
     texts = [line.decode("ascii", "replace") for line in lines]
     boots = tuple(text[5:] for text in texts if text.startswith("boot="))
     version = next((text[11:] for text in texts if text.startswith("journalctl=")), "")
+    storage = next((match for text in texts if (match := _STORAGE.fullmatch(text))), None)
     try:
         return Hello(
             boot=header["boot"],
@@ -135,6 +153,10 @@ def parse_hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
             listed="boots_rc=124" not in texts and "boots_rc=137" not in texts,
             journald=next((text[9:] for text in texts if text.startswith("journald=")), "unknown"),
             newest_age_s=next((_age_s(text) for text in texts if text.startswith("newest_us=")), None),
+            in_memory=storage is not None and storage[1].startswith("/run/"),
+            unreadable=storage is not None and storage[2] == "no",
+            free_kib=int(storage[3]) if storage is not None and storage[3] else None,
+            disk_free_kib=next((int(match[1]) for text in texts if (match := _DISK_FREE.fullmatch(text))), None),
         )
     except (KeyError, ValueError):
         return None

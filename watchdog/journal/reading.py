@@ -30,6 +30,7 @@ NEIGHBOURS = 20
 """A cursor that journald found by its time may start a page at an entry of the same microsecond."""
 KNOWN_BOOTS = 400
 _ID_LENGTH = 12
+_UNREAD_LIVE = frozenset({RecordKind.FOREIGN, RecordKind.MARK, RecordKind.LOGIN})
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Reading:
         lines: list[KernelLine] = []
         received: list[int] = []
         for record in records:
-            if record.boot == boot and record.kind is not RecordKind.FOREIGN:
+            if record.boot == boot and record.kind not in {RecordKind.FOREIGN, RecordKind.LOGIN}:
                 before = len(lines)
                 self._prove(at, asked, record, lines, losses)
                 received += [record.received_us] * (len(lines) - before)
@@ -147,7 +148,7 @@ class Reading:
         """Take one record of the live stream of the current boot."""
         boot = record.boot
         at = self.boots.get(boot)
-        if at is None or boot != self.current or record.kind in {RecordKind.FOREIGN, RecordKind.MARK}:
+        if at is None or boot != self.current or record.kind in _UNREAD_LIVE:
             return Page(stale=True)
         if record.cursor == at.cursor or not at.take_record(record, live=True):
             return Page(visible=1)

@@ -21,6 +21,7 @@ _MARKS = {
     "98268866d1d54a499c4e98921d93bc40": "shutdown",
 }
 _LOST = re.compile(r"Missed (\d{1,18}) kernel messages")
+_SESSION_STARTED = "8d45620c1a4348dbb17410da57c60c66"
 LATEST_US = 4_102_444_800_000_000
 """The year 2100, and more than any machine runs: a later time is a lie, and arithmetic must not meet it."""
 
@@ -29,14 +30,15 @@ class RecordKind(StrEnum):
     """What a record is to us.
 
     `USERSPACE`: written to /dev/kmsg by root, not by the kernel. `MISSED`: journald says it lost kernel lines.
-    `MARK`: the journal started or stopped, or logind announced a shutdown. `FOREIGN`: not ours, whatever it calls
-    itself: anyone may log under the name "kernel".
+    `MARK`: the journal started or stopped, or logind announced a shutdown. `LOGIN`: logind noted one of our logins.
+    `FOREIGN`: not ours, whatever it calls itself: anyone may log under the name "kernel".
     """
 
     KERNEL = "kernel"
     USERSPACE = "userspace"
     MISSED = "missed"
     MARK = "mark"
+    LOGIN = "login"
     FOREIGN = "foreign"
 
 
@@ -110,6 +112,8 @@ def _kind(fields: dict[str, Json]) -> RecordKind:
     # logind's announcement has the transport "journal"; that it comes from root is part of the reader's request.
     if isinstance(message_id, str) and message_id in _MARKS and transport in {"driver", "journal"}:
         return RecordKind.MARK
+    if message_id == _SESSION_STARTED and transport == "journal":
+        return RecordKind.LOGIN
     return RecordKind.FOREIGN
 
 
