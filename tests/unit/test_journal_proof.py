@@ -19,7 +19,7 @@ def seen(age_s: float | None, journald: str = "running") -> Hello:
     return replace(GREETING, newest_age_s=age_s, journald=journald)
 
 
-@pytest.mark.parametrize(("in_memory", "words"), [(False, "its disk is full"), (True, "(/run) is full")])
+@pytest.mark.parametrize(("in_memory", "words"), [(False, "its disk is full"), (True, "kept in is full")])
 def test_a_full_place_is_named_even_where_logins_were_never_seen(in_memory: bool, words: str) -> None:
     full = replace(seen(600.0), free_kib=0, in_memory=in_memory)
     error = JournalProof().judge(full, 1.0, NOW)

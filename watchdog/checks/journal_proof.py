@@ -40,15 +40,16 @@ class JournalProof:
 
     def is_doubtful(self, hello: Hello, login_age_s: float) -> bool:
         """Whether a second look would be worth it: a record may come a moment after the login."""
-        return hello.journald in {"stopped", "gone"} or (
-            (self.logins_recorded or _is_full(hello)) and hello.newest_age_s is not None and not _is_fresh(hello.newest_age_s, login_age_s)
-        )
+        if hello.journald in {"stopped", "gone"}:
+            return True
+        expected = self.logins_recorded or _is_full(hello)
+        return expected and hello.newest_age_s is not None and not _is_fresh(hello.newest_age_s, login_age_s)
 
     def judge(self, hello: Hello, login_age_s: float, now: float) -> ReaderError | None:
         """Why the journal proves nothing; None if it is written, or if nothing speaks against it.
 
-        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state and a full disk
-        count.
+        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state counts, and that
+        it has no room to write.
         """
         age_s = hello.newest_age_s
         if hello.journald not in {"stopped", "gone"}:
@@ -84,11 +85,10 @@ def _stale_error(hello: Hello) -> ReaderError:
         why = "systemd-journald is suspended (SIGSTOP, or a debugger)"
         advice = "Run there: `sudo systemctl kill -s CONT systemd-journald`."
     elif _is_full(hello):
-        why = "the memory it is kept in (/run) is full" if hello.in_memory else "its disk is full"
-        advice = (
-            f"Run there: `df {'/run' if hello.in_memory else '/var/log/journal'}` and make room, then `sudo journalctl --rotate --vacuum-size=100M`; if that "
-            "does not help, `sudo systemctl restart systemd-journald`."
-        )
+        why, place = "its disk is full", "/var/log/journal"
+        if hello.in_memory:
+            why, place = "the memory it is kept in is full", "/run"
+        advice = f"Run there: `df {place}`, make room, then `sudo systemctl restart systemd-journald`."
     else:
         why = "systemd-journald runs, but recorded not even our login"
         advice = (
