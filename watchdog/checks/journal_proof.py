@@ -48,8 +48,8 @@ class JournalProof:
     def judge(self, hello: Hello, login_age_s: float, now: float) -> ReaderError | None:
         """Why the journal proves nothing; None if it is written, or if nothing speaks against it.
 
-        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state counts, and that
-        it has no room to write.
+        `login_age_s`: seconds since our login began. Where logins leave no record, only journald's state counts, and
+        that it has no room to write.
         """
         age_s = hello.newest_age_s
         if hello.journald not in {"stopped", "gone"}:
