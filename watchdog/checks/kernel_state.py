@@ -201,7 +201,8 @@ class Stream:
     """The live stream as the scan sees it. `last_us`: when journald received the newest record it brought.
 
     `login_us`: when it received the newest of our logins that the stream brought. `brings_logins`: a scan's own login
-    was seen to come over it, so one that does not come is a fault. `restart` asks it to catch up by pages and start over.
+    was seen to come over it, so one that does not come is a fault. `restart` asks it to catch up by pages and
+    start over.
     """
 
     wanted: bool = False
