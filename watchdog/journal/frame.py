@@ -94,7 +94,7 @@ class Hello:
     the age of this boot's newest record of any kind when the reader looked; None if it shows none or does not say.
     `in_memory`: journald writes to /run, which a restart empties. `unreadable`: we may not read the file it writes to,
     as when its ACL was lost. `free_kib`: what is free where it writes, and `disk_free_kib` under /var/log/journal; None
-    if not told.
+    if unknown.
     """
 
     boot: str
