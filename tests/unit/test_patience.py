@@ -52,6 +52,7 @@ def test_a_crash_must_last_before_the_probe_that_opens_the_incident() -> None:
     assert after(ServerReason.REFUSED, 2, now=SINCE + 15) == NextProbe(85.0, None, PatienceReason.MUST_LAST)
     assert after(ServerReason.REFUSED, 2, now=SINCE + 95) == CONFIRM
     assert after(ServerReason.ENGINE_DEAD, 2, now=SINCE + 15) == CONFIRM, "the engine's own words need not last"
+    assert after(ServerReason.ENGINE_DEAD, proven=True) == NextProbe(10.0, 15.0, PatienceReason.PROVEN_DEAD)
     long = replace(SHIPPED, down_for_s=3600)
     assert after(ServerReason.REFUSED, 2, long, now=SINCE) == NextProbe(120.0, None, PatienceReason.MUST_LAST)
 
@@ -74,17 +75,17 @@ def test_an_open_incident_and_a_healthy_server_keep_the_rhythm(phase: Phase) -> 
     assert next_probe(moved, seen(ServerReason.REFUSED), SHIPPED, proven=True, now=SINCE) is None
 
 
-def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_thirty() -> None:
+def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_twenty() -> None:
     def third_at(reason: ServerReason) -> float:
         now = SINCE
         for fails in (1, 2):
-            coming = after(reason, fails, now=now)
+            coming = after(reason, fails, now=now, proven=reason is ServerReason.ENGINE_DEAD)
             assert coming is not None
             now += coming.wait_s
         return now - SINCE
 
     assert third_at(ServerReason.REFUSED) == 100
-    assert third_at(ServerReason.ENGINE_DEAD) == 30
+    assert third_at(ServerReason.ENGINE_DEAD) == 20
 
 
 # The passive look.

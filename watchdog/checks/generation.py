@@ -203,20 +203,20 @@ class GenerationCheck:
     async def follow(self, commit: Callable[[CheckResult], Awaitable[object]], memory: Json | None) -> None:
         """Look at the server between probes, and have it probed at once where something seems to have died.
 
-        Never opens an incident. While a probe is in flight nothing else is asked.
+        Never opens an incident.
         """
         known = GenerationMemory.from_json(memory)
         self._metrics_path = self._metrics_path or known.metrics_path
         while True:
             await asyncio.sleep(self._server.probe.watch_s)
-            if self._in_flight.locked():
-                continue
             seen = await look(self._endpoint, self._metrics, self._metrics_path)
             found = self._watch.look(seen)
-            if found is not None and not self._in_flight.locked():
+            if found is not None:
                 log.info("suspicion", check=self.key, suspicion=found.value)
                 hosts = tuple(VITALS.key(host) for host in self._server.hosts)
-                await commit(CheckResult((), run_now=(self.key, *hosts)))
+                # A probe that is in flight answers the question itself, and ends early once the hosts prove it.
+                wanted = hosts if self._in_flight.locked() else (self.key, *hosts)
+                await commit(CheckResult((), run_now=wanted))
 
     async def probe(self, memory: Json | None, now: float) -> ProbeOutcome:
         """Probe once and give everything that was seen; `run` makes observations of it."""

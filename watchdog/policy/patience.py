@@ -16,6 +16,8 @@ from watchdog.model import Observation, Phase, TrackState, Verdict
 
 PROVEN_TIMEOUT_S = 15.0
 """A probe of what is proven dead waits no longer."""
+OWN_WORDS_CONFIRM_S = 10.0
+"""Where the server itself says that its engine is dead, it is asked again after no longer than this."""
 FIRST_TIMEOUT_S = 20.0
 """Nor does the first one, where the proof was there before it."""
 
@@ -47,9 +49,11 @@ def next_probe(
     """
     if not settings.is_sooner or seen.verdict is not Verdict.FAIL or state.phase is not Phase.PENDING:
         return None
-    if proven:
-        return NextProbe(settings.confirm_s, min(PROVEN_TIMEOUT_S, settings.timeout_s), PatienceReason.PROVEN_DEAD)
     row = row_of(seen.key, seen.reason)
+    if proven:
+        own_words = row is not None and row.confirm
+        wait_s = min(settings.confirm_s, OWN_WORDS_CONFIRM_S) if own_words else settings.confirm_s
+        return NextProbe(wait_s, min(PROVEN_TIMEOUT_S, settings.timeout_s), PatienceReason.PROVEN_DEAD)
     if row is None or not row.confirm:
         return None
     opens = state.fails + 1 >= settings.failures

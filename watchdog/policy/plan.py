@@ -16,6 +16,7 @@ from watchdog.config import (
 )
 from watchdog.kinds import BLIND, BUILT, DELIVERY, KINDS, is_own
 from watchdog.model import Maintenance, Severity, Thresholds
+from watchdog.policy.patience import OWN_WORDS_CONFIRM_S
 from watchdog.policy.silences import maintenance_of
 
 
@@ -119,7 +120,7 @@ class AlertPlan:
 def _rhythm_s(settings: ProbeSettings | KernelLogSettings | VitalsSettings) -> float:
     """How far apart two failures are at the least: a confirming probe comes before the interval is over."""
     if isinstance(settings, ProbeSettings) and settings.is_sooner:
-        return min(settings.confirm_s, settings.interval_s)
+        return min(settings.confirm_s, OWN_WORDS_CONFIRM_S)
     return settings.interval_s
 
 
