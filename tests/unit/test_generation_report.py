@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from watchdog.checks.generation_report import ProbeOutcome, generation_observation, progress_observation
+from watchdog.checks.generation_report import (
+    ProbeOutcome,
+    generation_observation,
+    movement_words,
+    progress_observation,
+)
 from watchdog.completion.judgement import Judgement
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, to_json
-from watchdog.engines.movement import Change, Movement
-from watchdog.model import Verdict
+from watchdog.engines.movement import Change, Movement, compare
+from watchdog.model import Severity, Verdict
 from watchdog.reasons import ServerReason
 
 SERVER = ServerSettings(name="deepseek", base_url="http://192.0.2.10:8000/v1")
@@ -54,6 +59,31 @@ def test_a_summary_says_no_more_than_is_known_and_a_resend_only_where_it_helped(
     reason: ServerReason, resent: int, summary: str
 ) -> None:
     assert generation_observation(SERVER, outcome(reason, resent=resent)).summary == summary
+
+
+def test_long_requests_that_stand_still_only_warn_where_the_engine_hides_that_it_reads_a_prompt() -> None:
+    for engine, severity in (("vllm", Severity.PAGE), ("lmdeploy", Severity.WARN)):
+        sample = EngineSample(engine=engine, running=1.0, live={"": {"tokens": 7.0}}, running_by={"": 1.0})
+        seen = progress_observation(SERVER, outcome(before=sample, earlier=to_json(sample), stuck_rounds=2))
+        assert seen is not None
+        assert (seen.verdict, seen.severity) == (Verdict.FAIL, severity)
+
+
+def test_an_engine_that_shows_only_its_latest_step_is_told_so() -> None:
+    """TensorRT-LLM without its counters of blocks and chunks."""
+
+    def sample(latency: float) -> EngineSample:
+        return EngineSample(
+            engine="tensorrt-llm", running=1.0, waiting=0.0, stepping={"": latency}, running_by={"": 1.0}
+        )
+
+    still, moved = (compare(sample(0.021), sample(then)) for then in (0.021, 0.019))
+    assert (still.movement, moved.movement) == (Movement.FROZEN, Movement.BUSY)
+    words = [movement_words(one, sample(0.021), 55.0) for one in (still, moved)]
+    assert words == [
+        "hung: 1 running, 0 waiting, and it made no step for 55 s",
+        "busy, alive: it made steps in 55 s; 1 running, 0 waiting",
+    ]
 
 
 def test_a_replica_that_stands_still_alone_is_named() -> None:

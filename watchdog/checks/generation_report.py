@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from watchdog.completion.judgement import Judgement, one_line
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, from_json
-from watchdog.engines.movement import Change, Movement, compare
+from watchdog.engines.movement import STEPS, Change, Movement, compare
 from watchdog.kinds import GENERATION, PROGRESS, QUALITY
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
@@ -39,11 +39,14 @@ def movement_words(change: Change, after: EngineSample | None, window_s: float) 
         case Movement.BUSY:
             words = f"busy, alive: {_rise(change)} in {window_s:.0f} s; {queue}"
         case Movement.FROZEN:
-            words = f"hung: {queue}, and {change.counter} stood still at {change.after:g} for {window_s:.0f} s"
+            hung = (
+                "hung, or it reads a long prompt, which this engine does not show" if change.prefill_hidden else "hung"
+            )
+            words = f"{hung}: {queue}, and {_stand(change)} for {window_s:.0f} s"
         case Movement.LOST if change.moved:
             words = f"our request did not reach the engine, which works for others: {_FRONT_END}"
         case Movement.LOST:
-            words = f"our request is waiting, but the engine reports none: {_FRONT_END}"
+            words = f"our request is waiting, but the engine reports none: it hangs, or {_FRONT_END}"
         case Movement.RESET:
             words = f"the engine restarted during the probe; {queue}"
         case Movement.PARTIAL:
@@ -57,7 +60,13 @@ def movement_words(change: Change, after: EngineSample | None, window_s: float) 
 def _rise(change: Change) -> str:
     if change.prefilling:
         return f"it reads a long prompt, {change.counter} rose from {change.before:.3g} to {change.after:.3g}"
+    if change.counter == STEPS:
+        return "it made steps"
     return f"{change.counter} rose by {change.after - change.before:g}"
+
+
+def _stand(change: Change) -> str:
+    return "it made no step" if change.counter == STEPS else f"{change.counter} stood still at {change.after:g}"
 
 
 _FRONT_END = "what stands in front of it holds or has lost it"
@@ -231,6 +240,7 @@ def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
         "engine_still_windows": float(outcome.still_windows) if outcome.still_windows else None,
         "engine_works_for_others": 1.0 if lost_and_flowing else None,
         "engine_prefilling": 1.0 if outcome.change.prefilling else None,
+        "engine_prefill_hidden": 1.0 if outcome.change.prefill_hidden else None,
     }
     if outcome.change.movement is not Movement.UNKNOWN:
         known[f"engine_{outcome.change.movement.value}"] = 1.0
@@ -270,9 +280,10 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
     """The observation `progress/<server>`: short requests pass while long ones stand still.
 
     None unless the probe passed and a live counter can be read. Fails in every round in which requests ran both behind
-    the last probe and before this one, and no live counter moved in between; three such rounds are the usual alert.
+    the last probe and before this one, and no live counter moved in between; three such rounds are the usual alert: a
+    page, or a warning where the engine does not show that it reads a long prompt.
     """
-    if outcome.verdict is not Verdict.PASS or outcome.before is None or not outcome.before.live:
+    if outcome.verdict is not Verdict.PASS or outcome.before is None or not outcome.before.shows_progress:
         return None
     rounds = outcome.stuck_rounds_now
     change = outcome.between
@@ -288,7 +299,7 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
         key=PROGRESS.key(server.name),
         verdict=Verdict.FAIL if rounds else Verdict.PASS,
         reason=ProgressReason.FROZEN if rounds else ProgressReason.OK,
-        severity=Severity.PAGE if rounds else Severity.INFO,
+        severity=_progress_severity(rounds, change),
         summary=summary,
         at=outcome.at,
         evidence=(Evidence(None, outcome.before.engine, summary),) if rounds else (),
@@ -296,6 +307,12 @@ def progress_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obser
         advice="Look at the long requests: a prefill of very long prompts can look the same." if rounds else "",
         look_only=bool(rounds),
     )
+
+
+def _progress_severity(rounds: int, change: Change) -> Severity:
+    if not rounds:
+        return Severity.INFO
+    return Severity.WARN if change.prefill_hidden else Severity.PAGE
 
 
 def quality_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:

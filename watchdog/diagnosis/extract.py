@@ -212,6 +212,7 @@ _COUNTERS = {
     "engine_partial": Fact.PARTLY_FROZEN,
     "engine_works_for_others": Fact.WORKS_FOR_OTHERS,
     "engine_prefilling": Fact.PREFILLING,
+    "engine_prefill_hidden": Fact.PREFILL_HIDDEN,
 }
 
 

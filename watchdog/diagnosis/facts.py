@@ -22,6 +22,7 @@ class Fact(StrEnum):
     WORKS_FOR_OTHERS = "works_for_others"
     BUSY_COUNTER = "busy_counter"
     PREFILLING = "prefilling"
+    PREFILL_HIDDEN = "prefill_hidden"
     SAYS_BUSY = "says_busy"
     ENGINE_RESTARTED = "engine_restarted"
     STANDS_STILL = "stands_still"

@@ -141,6 +141,9 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          _LIKELY, "the gateway before the engine, and the log of the server process", "SGLang#33858"),
     _row("partly_frozen", (F.UNANSWERED, F.PARTLY_FROZEN), "one replica hangs",
          "one replica stands still while others work ({partly_frozen})", _LIKELY, _SERVER_LOG, "SGLang#29548"),
+    _row("frozen_or_prefill", (F.UNANSWERED, F.FROZEN, F.PREFILL_HIDDEN), "hung, or a long prefill",
+         "hung, or a long prefill: its counters stood still ({frozen}), and this engine shows nothing while it reads a "
+         "prompt", _UNCLEAR, _SERVER_LOG, "TGI reads a prompt in one call; LMDeploy takes all its blocks at once"),
     _row("frozen", (F.UNANSWERED, F.FROZEN, F.REPEATED), "engine hung",
          "the engine hangs: over {repeated} probes its counters stood still ({frozen})", _LIKELY, _SERVER_LOG,
          "vllm#39863, gonka#1421"),

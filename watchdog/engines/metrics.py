@@ -24,8 +24,9 @@ class EngineSample:
     """What one scrape says. None = not available, which is never zero.
 
     `live` maps each replica ("" where there is only one) to its progress counters, `prefill` to the gauge that rises
-    while prompts are read; `finished` maps counters that move only when requests end; `restart_proof` holds every
-    counter that only a restart can make fall. `started_at` is the process start in Unix seconds, if told.
+    while prompts are read, `stepping` to the gauge that every step of it changes; `finished` maps counters that move
+    only when requests end; `restart_proof` holds every counter that only a restart can make fall. `started_at` is the
+    process start in Unix seconds, if told.
     """
 
     engine: str
@@ -35,10 +36,16 @@ class EngineSample:
     live: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     restart_proof: Mapping[str, float] = field(default_factory=dict)
     prefill: Mapping[str, float] = field(default_factory=dict)
+    stepping: Mapping[str, float] = field(default_factory=dict)
     finished: Mapping[str, float] = field(default_factory=dict)
     running_by: Mapping[str, float] = field(default_factory=dict)
     waiting_by: Mapping[str, float] = field(default_factory=dict)
     started_at: float | None = None
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether anything in it moves while requests run."""
+        return bool(self.live or self.stepping)
 
     @property
     def progress_from(self) -> str | None:
@@ -60,7 +67,7 @@ def sample_of(engine: Engine, lines: Iterable[MetricLine], started_at: float | N
         series = by_name.setdefault(line.name, {}).setdefault(_replica(line.labels), {})
         series[rest] = max(series.get(rest, line.value), line.value)
     sums = {name: {r: sum(s.values()) for r, s in replicas.items()} for name, replicas in by_name.items()}
-    running_by, waiting_by = _first(sums, engine.running), _first(sums, engine.waiting)
+    running_by, waiting_by = _running(engine, sums), _first(sums, engine.waiting)
     used = next((by_name[name] for name in engine.kv_usage if name in by_name), {})
     usage = [value for series in used.values() for value in series.values()]
     counters = [n for n in (*engine.finished, *(x for c in engine.live for x in c)) if n not in engine.gauges]
@@ -71,6 +78,7 @@ def sample_of(engine: Engine, lines: Iterable[MetricLine], started_at: float | N
         kv_usage=max(usage) if usage else None,
         live=_live(engine, sums),
         prefill=_first(sums, engine.prefill),
+        stepping=_first(sums, engine.stepping),
         restart_proof={f"{n}/{r}": v for n in counters for r, v in sums.get(n, {}).items()},
         finished={name: sum(sums[name].values()) for name in engine.finished if name in sums},
         running_by=running_by,
@@ -85,6 +93,16 @@ def _replica(labels: Mapping[str, str]) -> str:
 
 def _first(sums: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> Mapping[str, float]:
     return next((sums[name] for name in names if name in sums), {})
+
+
+def _running(engine: Engine, sums: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
+    """Requests that run, by replica: at least one where more was begun than has ended."""
+    running = _first(sums, engine.running)
+    at_work = {
+        replica: count - sum(sums.get(name, {}).get(replica, 0.0) for name in engine.ended)
+        for replica, count in _first(sums, engine.begun).items()
+    }
+    return {replica: max(running.get(replica, 0.0), at_work.get(replica, 0.0)) for replica in {**running, **at_work}}
 
 
 def _live(engine: Engine, sums: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -107,6 +125,7 @@ def to_json(sample: EngineSample) -> Json:
         "waiting": sample.waiting,
         "live": {replica: dict(counters) for replica, counters in sample.live.items()},
         "prefill": dict(sample.prefill),
+        "stepping": dict(sample.stepping),
         "restart_proof": dict(sample.restart_proof),
         "finished": dict(sample.finished),
         "running_by": dict(sample.running_by),
@@ -124,6 +143,7 @@ def from_json(value: Json) -> EngineSample | None:
             waiting=value["waiting"],
             live={str(r): {str(n): float(v) for n, v in c.items()} for r, c in value["live"].items()},
             prefill={str(r): float(v) for r, v in value.get("prefill", {}).items()},
+            stepping={str(r): float(v) for r, v in value.get("stepping", {}).items()},
             restart_proof={str(n): float(v) for n, v in value["restart_proof"].items()},
             finished={str(n): float(v) for n, v in value["finished"].items()},
             running_by={str(r): float(v) for r, v in value["running_by"].items()},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from watchdog.engines.metrics import EngineSample
+from watchdog.engines.table import BY_NAME
 
 
 class Movement(StrEnum):
@@ -29,7 +30,11 @@ class Movement(StrEnum):
 class Change:
     """The movement, and the counter that shows it: name, value before and after. `stuck` names frozen replicas.
 
-    `prefilling`: no token came, but a prompt is being read: KV use rises.
+    Where only the latest step of the engine is known, `counter` is `STEPS`, and the values are 0 and, after another
+    step, 1.
+
+    `prefilling`: no token came, but a prompt is being read: KV use rises. `prefill_hidden`: this engine does not show
+    that it reads a prompt, so what stands still may do that.
     """
 
     movement: Movement
@@ -38,6 +43,7 @@ class Change:
     after: float = 0.0
     stuck: tuple[str, ...] = ()
     prefilling: bool = False
+    prefill_hidden: bool = False
 
     @property
     def moved(self) -> bool:
@@ -58,14 +64,16 @@ def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
     if _restarted(before, after):
         name = after.progress_from or ""
         return Change(movement=Movement.RESET, counter=name, before=before.progress or 0.0, after=after.progress or 0.0)
-    if not before.live or not after.live:
+    if not before.shows_progress or not after.shows_progress:
         return _by_finished(before, after)
     moved = {replica for replica in after.live if _moved(before, after, replica)}
+    moved |= {r for r, value in after.stepping.items() if before.stepping.get(r, value) != value}
     reading = {replica for replica in after.prefill if _reads_prompt(before, after, replica)}
-    still = [r for r in after.live if r not in moved | reading and _works(before, r) and _works(after, r)]
+    known = {*after.live, *after.stepping}
+    still = [r for r in known if r not in moved | reading and _works(before, r) and _works(after, r)]
     stuck = tuple(sorted(still))
     name = _shown(before, after)
-    values = (_total(before, name), _total(after, name))
+    values = _values(before, after, name)
     if moved:
         movement = Movement.PARTIAL if stuck else Movement.BUSY
         if _counts_no_request(before) and _counts_no_request(after):
@@ -73,7 +81,14 @@ def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
         return Change(movement=movement, counter=name, before=values[0], after=values[1], stuck=stuck)
     if reading:
         return _prefilling(before, after, stuck)
-    return Change(movement=_standing(before, after), counter=name, before=values[0], after=values[1], stuck=stuck)
+    return Change(
+        movement=_standing(before, after),
+        counter=name,
+        before=values[0],
+        after=values[1],
+        stuck=stuck,
+        prefill_hidden=after.engine in BY_NAME and BY_NAME[after.engine].prefill_hidden,
+    )
 
 
 def _standing(before: EngineSample, after: EngineSample) -> Movement:
@@ -96,7 +111,9 @@ def _by_finished(before: EngineSample, after: EngineSample) -> Change:
         return _prefilling(before, after, ())
     for name, value in before.finished.items():
         if after.finished.get(name, value) > value:
-            return Change(movement=Movement.BUSY, counter=name, before=value, after=after.finished[name])
+            lost = _counts_no_request(before) and _counts_no_request(after)
+            movement = Movement.LOST if lost else Movement.BUSY
+            return Change(movement=movement, counter=name, before=value, after=after.finished[name])
     return _CANNOT_TELL
 
 
@@ -135,7 +152,17 @@ def _value(by_replica: Mapping[str, float], replica: str) -> float:
 
 def _shown(before: EngineSample, after: EngineSample) -> str:
     names = [name for counters in after.live.values() for name in counters]
-    return next((name for name in names if _total(after, name) != _total(before, name)), names[0])
+    changed = next((name for name in names if _total(after, name) != _total(before, name)), None)
+    return changed or (STEPS if after.stepping else names[0])
+
+
+STEPS = "the latest step"
+
+
+def _values(before: EngineSample, after: EngineSample, name: str) -> tuple[float, float]:
+    if name != STEPS:
+        return _total(before, name), _total(after, name)
+    return (0.0, 1.0) if before.stepping != after.stepping else (0.0, 0.0)
 
 
 def _total(sample: EngineSample, name: str) -> float:

@@ -17,9 +17,11 @@ class Engine:
 
     `running`, `waiting` and `kv_usage` are alternatives: the first that is present counts, the others are mirrors or
     older names. `live` are progress counters, each the sum of its names; the first present is the main one.
-    `prefill` are gauges that rise while a prompt is read (alternatives, the first present counts): without them a long
-    prefill and a hang look the same. `finished` moves only when requests end. `gauges` are members of `live` that may
-    fall without a restart.
+    `prefill` are gauges that rise while a prompt is read (alternatives, the first present counts); `prefill_hidden`
+    says that they do not, or not all the while, so that a long prefill and a hang look the same. `stepping` are gauges
+    about the last step of the engine (alternatives): any other value is a step. `begun` and `ended` count work that goes
+    in and comes out: more begun than ended runs now, whatever `running` says. `finished` moves only when requests end.
+    `gauges` are members of `live` that may fall without a restart.
     """
 
     name: str
@@ -29,6 +31,10 @@ class Engine:
     kv_usage: tuple[str, ...] = ()
     live: tuple[tuple[str, ...], ...] = ()
     prefill: tuple[str, ...] = ()
+    prefill_hidden: bool = False
+    stepping: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
     finished: tuple[str, ...] = ()
     gauges: frozenset[str] = frozenset()
 
@@ -36,7 +42,8 @@ class Engine:
     def names(self) -> frozenset[str]:
         """Every metric name that this row reads."""
         live = [name for counter in self.live for name in counter]
-        return frozenset([*self.running, *self.waiting, *self.kv_usage, *live, *self.prefill, *self.finished])
+        others = (self.kv_usage, self.prefill, self.stepping, self.begun, self.ended, self.finished)
+        return frozenset([*self.running, *self.waiting, *live, *(name for names in others for name in names)])
 
 
 _VLLM_LIVE = (("generation_tokens_total",), ("iteration_tokens_total_count",), ("prompt_tokens_total",))
@@ -73,7 +80,9 @@ TENSORFOLD = Engine(
 )
 SGLANG = Engine(
     name="sglang",
-    prefill=("token_usage",),  # its scheduler sets it with each chunk of a prompt
+    # Its scheduler sets it with each chunk of a prompt, and counts the chunk in realtime_tokens_total; its running
+    # gauge leaves out the prompt that is being read (scheduler_metrics_mixin.report_prefill_stats).
+    prefill=("token_usage",),
     prefixes=("sglang:", "sglang_"),
     running=("num_running_reqs",),
     waiting=("num_queue_reqs",),
@@ -83,7 +92,8 @@ SGLANG = Engine(
 )
 LLAMA_CPP = Engine(
     name="llama.cpp",
-    # A counter of decode calls moves with each batch of a prompt; these two as well, above their earlier mark.
+    # Measured with build 11549: a counter of decode calls moves with each batch of a prompt; these two as well, above
+    # their earlier mark.
     prefill=("kv_cache_usage_ratio", "n_tokens_max", "n_past_max"),
     prefixes=("llamacpp:", "llamacpp_"),
     running=("requests_processing",),
@@ -94,7 +104,16 @@ LLAMA_CPP = Engine(
 )
 TGI = Engine(
     name="tgi",
-    # Nothing moves before the whole prompt is read: cannot tell.
+    # A prompt is read in one call, and its batch is in no gauge meanwhile: only the calls begun and not ended show it
+    # (backends/v3/src/backend.rs).
+    prefill_hidden=True,
+    begun=("batch_inference_count", "batch_inference_count_total"),
+    ended=(
+        "batch_inference_success",
+        "batch_inference_success_total",
+        "batch_inference_failure",
+        "batch_inference_failure_total",
+    ),
     prefixes=("tgi_",),
     running=("batch_current_size",),
     waiting=("queue_size",),
@@ -108,12 +127,18 @@ TENSORRT_LLM = Engine(
     running=("num_requests_running",),
     waiting=("num_requests_waiting",),
     kv_usage=("kv_cache_utilization",),
-    live=(("iteration_latency_seconds_count",),),
+    # A histogram once, now the latency of the last iteration; the other two count blocks and chunks of each iteration
+    # (tensorrt_llm/metrics/collector.py). Its token counters move when a request ends.
+    live=(("iteration_latency_seconds_count",), ("kv_cache_gen_alloc_blocks_total",), ("prefill_batch_tokens_count",)),
+    stepping=("iteration_latency_seconds",),
     finished=("generation_tokens_total", "num_requests_completed_total"),
 )
 LMDEPLOY = Engine(
     name="lmdeploy",
+    # Blocks for a whole prompt are taken when it is scheduled (DefaultBlockManager.num_required_blocks): the gauge
+    # rises once and then stands still.
     prefill=("gpu_cache_usage_perc", "kv_cache_usage_perc"),
+    prefill_hidden=True,
     prefixes=("lmdeploy:", "lmdeploy_"),
     running=("num_requests_running",),
     waiting=("num_requests_waiting",),
@@ -130,6 +155,7 @@ TRITON = Engine(
 
 ENGINES = (VLLM, TENSORFOLD, SGLANG, LLAMA_CPP, TGI, TENSORRT_LLM, LMDEPLOY, TRITON, NIM)
 """Ollama, LM Studio, mlx-lm, tabbyAPI and transformers serve have no row: without metrics nobody can tell."""
+BY_NAME = {engine.name: engine for engine in ENGINES}
 
 RANK_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "rank"})
 """Each rank repeats the same series: take the highest, never the sum."""
