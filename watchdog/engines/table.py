@@ -19,9 +19,9 @@ class Engine:
     older names. `live` are progress counters, each the sum of its names; the first present is the main one.
     `prefill` are gauges that rise while a prompt is read (alternatives, the first present counts); `prefill_hidden`
     says that they do not, or not all the while, so that a long prefill and a hang look the same. `stepping` are gauges
-    about the last step of the engine (alternatives): any other value is a step. `begun` and `ended` count work that goes
-    in and comes out: more begun than ended runs now, whatever `running` says. `finished` moves only when requests end.
-    `gauges` are members of `live` that may fall without a restart.
+    about the last step of the engine (alternatives): any other value is a step. `begun` and `ended` count work that
+    goes in and comes out: more begun than ended runs now, whatever `running` says. `finished` moves only when requests
+    end. `gauges` are members of `live` that may fall without a restart.
     """
 
     name: str
