@@ -37,7 +37,8 @@ def _outcome(window: dict[str, Any], still: int) -> ProbeOutcome:
     judged = unanswered(ServerReason.NO_REPLY, "", 60.0)
     return ProbeOutcome(
         judgement=judged, attempts=(judged,), resent=0, model="m", change=compare(before, after), before=before,
-        after=after, trouble="", window_s=55.0, duration_s=60.0, at=SINCE, still_windows=still,
+        after=after, trouble="", window_s=55.0, duration_s=60.0, timeout_s=60.0, at=SINCE,
+        still_windows=still,
     )  # fmt: skip
 
 
