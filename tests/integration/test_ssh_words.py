@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +13,15 @@ import asyncssh
 import pytest
 
 from tests.support.kernel_log_checks import check, condition, scan
-from tests.support.scripted_ssh_hosts import raw_server, scripted, settings, ssh_host
+from tests.support.scripted_ssh_hosts import BOOT, HELLO, Answered, raw_server, scripted, settings, ssh_host
 from tests.support.sshd import RealHost, real_host
+from watchdog.checks.reader_client import ask_hello
 from watchdog.config import HostSettings
 from watchdog.model import Observation, Verdict
 from watchdog.reasons import HostReason
+from watchdog.ssh import reading
 from watchdog.ssh.errors import ConnectionProgress, error_from_exception
+from watchdog.ssh.host_key import scan_host_key
 from watchdog.ssh.login import options
 from watchdog.ssh.user_config import Target, target
 
@@ -44,7 +49,7 @@ async def seen(host: HostSettings) -> Observation:
 NAMES = {
     "the HostName": (("HostName 192.0.2.7", "Port 2222"), Target("192.0.2.7", 2222, "192.0.2.7")),
     "the alias of the key": (("HostName 192.0.2.7", "HostKeyAlias rack"), Target("192.0.2.7", 22, "rack")),
-    "a jump": (("ProxyJump gate",), Target("box", 22, "box", "gate")),
+    "a jump": (("ProxyJump gate",), Target("box", 22, "box", "gate", direct=False)),
     "no jump": (("ProxyJump none",), Target("box", 22, "box")),
     "nothing": ((), Target("box", 22, "box")),
 }
@@ -104,6 +109,53 @@ async def test_a_silent_proxy_jump_says_nothing_about_the_host_behind_it(home: P
         behind = replace(settings(home, 22, timeout_s=1.0), address="box", ssh_config=True)
         observation = await seen(behind)
     assert (observation.verdict, observation.reason) == (Verdict.UNKNOWN, "jump")
+
+
+@pytest.mark.parametrize("ssh_config", [False, True])
+async def test_a_jump_host_by_its_address_is_named_in_the_labels_of_all_behind_it(home: Path, ssh_config: bool) -> None:
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(home / "id")
+    (home / "known_hosts").write_text("")
+    configure(home, "Host box", "  ProxyJump me@127.0.0.1:1")
+    behind = replace(settings(home, 22), address="box", ssh_config=ssh_config)
+    observation = await seen(behind if ssh_config else replace(behind, jump="127.0.0.1:1"))
+    assert (observation.reason, observation.labels["jump"]) == ("jump", "127.0.0.1:1")
+
+
+async def test_a_proxy_jump_that_leads_back_to_itself_is_a_matter_of_configuration(home: Path) -> None:
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(home / "id")
+    (home / "known_hosts").write_text("")
+    configure(home, "Host *", "  ProxyJump me@127.0.0.1:1")
+    observation = await seen(replace(settings(home, 22), address="box", ssh_config=True))
+    assert observation.reason in {"config", "jump"}
+    assert "leads back" in observation.summary
+
+
+@pytest.mark.parametrize("how", ["by name", "by ssh_config", "the host key alone"])
+async def test_a_black_holed_first_address_costs_a_head_start(
+    home: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with ExitStack() as stack:
+        dead = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        waiting = [stack.enter_context(socket.socket()) for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(dead.getsockname())
+        async with ssh_host(home, scripted({"hello": Answered(HELLO)})) as host:
+            addresses = [dead.getsockname(), ("127.0.0.1", host.port)]
+
+            async def getaddrinfo(*_: object, **__: object) -> list[tuple[object, ...]]:
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+            (home / "known_hosts").write_text((home / "known_hosts").read_text().replace("127.0.0.1", "box"))
+            configure(home, "Host alias", "  HostName box", f"  Port {host.port}")
+            named = replace(host, address="box")
+            if how == "the host key alone":
+                assert (await scan_host_key(named, 3.0)).kind == "ED25519"
+                return
+            used = named if how == "by name" else replace(host, address="alias", port=22, ssh_config=True)
+            async with reading(used, 3.0) as session:
+                assert (await ask_hello(session)).boot == BOOT
 
 
 def test_too_many_keys_are_no_other_protocol() -> None:

@@ -40,6 +40,7 @@ from watchdog.policy import (
     incident_id,
     inhibitor_of,
     matches,
+    may_inhibit,
     next_window,
     pause_s,
     queue_decision,
@@ -287,6 +288,25 @@ def test_a_host_that_cannot_be_reached_folds_what_runs_on_it() -> None:
     assert inhibitor_of(incident(), [host_down(reason="key_refused")], PLAN) is None
     assert inhibitor_of(incident(), [host_down(key="kernel_log/head/pcie.aer/x")], PLAN) is None
     assert inhibitor_of(host_down("worker"), [host_down(), host_down("worker", id="00000002")], PLAN) is None
+
+
+def behind(host: str, jump: str, **changes: object) -> Incident:
+    key = f"self/blind/kernel_log/{host}"
+    labels = {"host": host, "jump": jump}
+    return incident(**{"key": key, "reason": "jump", "labels": labels, "notified": notified(), **changes})
+
+
+def test_a_jump_hosts_trouble_is_told_once_for_all_hosts_behind_it() -> None:
+    first, second = behind("one", "192.0.2.1:22", id="00000001"), behind("two", "192.0.2.1:22", id="00000002")
+    assert inhibitor_of(second, [first], PLAN) is first
+    assert inhibitor_of(first, [second], PLAN) is None
+    assert inhibitor_of(behind("three", "192.0.2.9:22", id="00000003"), [first], PLAN) is None
+    assert inhibitor_of(behind("four", "", id="00000004"), [behind("five", "", id="00000001")], PLAN) is None
+    watched = host_down("gate", reason="key_refused", id="00000009")
+    assert inhibitor_of(behind("six", "gate"), [watched], PLAN) is watched
+    assert may_inhibit(watched)
+    assert may_inhibit(first)
+    assert not may_inhibit(host_down(key="kernel_log/gate/pcie.aer/x"))
 
 
 def test_our_own_network_down_folds_what_we_are_blind_to_for_it_and_nothing_folds_that_itself() -> None:

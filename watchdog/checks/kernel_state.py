@@ -38,6 +38,8 @@ def reading_condition(
 ) -> Observation:
     """The condition `kernel_log/<host>`: pass only if everything was read. `how` names the source that was read."""
     key, labels = KERNEL_LOG.key(host.name), {"host": host.name}
+    if trouble is not None and trouble.jump:
+        labels["jump"] = trouble.jump
     numbers = {"lines": float(lines), "duration_s": duration_s}
     if trouble is None:
         return Observation(

@@ -38,7 +38,8 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
     """The open incident that explains `incident`, or None.
 
     A host that cannot be reached explains everything that runs on it; our own network being down explains every
-    target that we are blind to for that reason (without an incident that says so, the oldest such stands for all).
+    target that we are blind to for that reason (without an incident that says so, the oldest such stands for all); a
+    jump host's trouble every host behind it, and likewise the oldest of those where the jump host is not watched.
     """
     hosts = {incident.labels.get("host", ""), *plan.runs_on.get(incident.labels.get("server", ""), ())} - {""}
     for other in open_incidents:
@@ -48,7 +49,10 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
             return other
         if other.key == ROAD.key() and BLIND.has(incident.key) and incident.reason == OwnReason.BLIND:
             return other
+        if _is_behind(incident) and other.key == KERNEL_LOG.key(incident.labels.get("jump", "")):
+            return other
         same_fault = _is_own_fault(incident) and _is_own_fault(other) and other.reason == incident.reason
+        same_fault = same_fault and other.labels.get("jump", "") == incident.labels.get("jump", "")
         if same_fault and other.id < incident.id:
             return other
     return None
@@ -56,7 +60,8 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
 
 def may_inhibit(incident: Incident) -> bool:
     """Whether other incidents can be explained by this one at all."""
-    return _is_host_down(incident) or _is_own_fault(incident) or incident.key == ROAD.key()
+    ours = _is_own_fault(incident) or incident.key == ROAD.key()
+    return ours or incident.key == KERNEL_LOG.key(KERNEL_LOG.target_of(incident.key))
 
 
 def _is_host_down(incident: Incident) -> bool:
@@ -65,7 +70,13 @@ def _is_host_down(incident: Incident) -> bool:
 
 
 def _is_own_fault(incident: Incident) -> bool:
-    return BLIND.has(incident.key) and incident.reason in (OwnReason.BLIND, HostReason.LOCAL, ServerReason.LOCAL)
+    ours = (OwnReason.BLIND, HostReason.LOCAL, ServerReason.LOCAL)
+    return BLIND.has(incident.key) and (incident.reason in ours or _is_behind(incident))
+
+
+def _is_behind(incident: Incident) -> bool:
+    """Whether we are blind to a host for its jump host's sake, and know which one that is."""
+    return BLIND.has(incident.key) and incident.reason == HostReason.JUMP and bool(incident.labels.get("jump"))
 
 
 def blind_observation(observation: Observation, *, was_blind: bool) -> Observation | None:

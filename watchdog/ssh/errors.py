@@ -33,8 +33,11 @@ class HostError(WatchdogError):
 
     `summary` is one sentence without the host's name, `advice` what to do next; `look_only`: the advice says no more
     than where to look. `ours`: the fault is on our side, so nothing is known about the host. `stage` is where it
-    happened, None where that says nothing.
+    happened, None where that says nothing. `jump` is the machine on the way that is to blame, by its configured name or
+    as `address:port`; "" where none is.
     """
+
+    jump: str = ""
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, error_from_exception, timeout_error
+from watchdog.ssh.race import connect_first
 from watchdog.ssh.user_config import DEFAULT_PORT, target
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ async def scan_host_key(host: HostSettings, timeout_s: float, known_hosts: bytes
     given = {"server_host_key_algs": [*dict.fromkeys(_signatures(kind) for kind in kinds)]} if kinds else {}
     try:
         async with asyncio.timeout(timeout_s):
+            where = target(host)
             connection = await asyncssh.connect(
-                host.address,
-                host.port,
+                where.address,
+                where.port,
+                sock=await connect_first(where.address, where.port) if where.direct else None,
                 client_factory=Taker,
                 username=host.user,
                 known_hosts=b"",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.login import options
 from watchdog.ssh.race import connect_first
-from watchdog.ssh.user_config import proxy_jump, unusable_error
+from watchdog.ssh.user_config import proxy_jump, target, unusable_error
 
 if TYPE_CHECKING:
     import asyncssh
@@ -158,8 +158,15 @@ async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | 
     `jump` is the machine to go through, if it is one of the configured hosts; else `host.jump` is taken apart. Raises
     HostError for everything that goes wrong with the connection, at any time while it is open.
     """
-    progress, jump_progress = ConnectionProgress(), ConnectionProgress()
     way = (jump or _jump_settings(host)) if host.jump else proxy_jump(host)
+    with _blaming(way, "" if jump is None else jump.name):
+        async with _session(host, way, timeout_s) as session:
+            yield session
+
+
+@asynccontextmanager
+async def _session(host: HostSettings, way: HostSettings | None, timeout_s: float) -> AsyncIterator[Session]:
+    progress, jump_progress = ConnectionProgress(), ConnectionProgress()
     connections: list[asyncssh.SSHClientConnection] = []
     timer = asyncio.timeout(timeout_s)
     try:
@@ -175,6 +182,17 @@ async def reading(host: HostSettings, timeout_s: float, *, jump: HostSettings | 
         raise timeout_error(host, progress, timeout_s) from None
     finally:
         await _close(connections)
+
+
+@contextmanager
+def _blaming(way: HostSettings | None, name: str) -> Iterator[None]:
+    """Note on what the jump host is to blame for which one it is: all hosts behind it share that one trouble."""
+    try:
+        yield
+    except HostError as error:
+        if way is not None and error.reason is HostReason.JUMP:
+            error.jump = name or endpoint(way)
+        raise
 
 
 async def _connect(
@@ -208,13 +226,15 @@ async def _connect(
         given["tunnel"] = tunnel
     try:
         require_room()
-        if tunnel is None and not host.ssh_config:  # ssh_config may name another address or a proxy
-            given["sock"] = await connect_first(host.address, host.port)
+        if tunnel is None and (where := target(host)).direct:
+            given["sock"] = await connect_first(where.address, where.port)
         connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
     except (OSError, asyncssh.Error) as error:
         raise error_from_exception(host, error, progress) from None
     except ValueError as error:  # a key or a line of ~/.ssh/config
         raise unusable_error(error) from None
+    except RecursionError:
+        raise unusable_error(ValueError("its ProxyJump leads back to the machine itself")) from None
     finally:
         if "sock" in given and progress.connection is None:  # nobody else owns it yet
             given["sock"].close()

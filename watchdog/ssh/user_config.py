@@ -20,12 +20,16 @@ DEFAULT_PORT = 22
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a connection goes. `key_name` is what known_hosts calls it; `proxy` is its ProxyJump, "" for none."""
+    """Where a connection goes. `key_name` is what known_hosts calls it; `proxy` is its ProxyJump, "" for none.
+
+    `direct`: an ordinary TCP connection, with no proxy and no wish for an address family or an address of our own.
+    """
 
     address: str
     port: int
     key_name: str
     proxy: str = ""
+    direct: bool = True
 
 
 def target(host: HostSettings) -> Target:
@@ -38,7 +42,9 @@ def target(host: HostSettings) -> Target:
     given = int(str(found.get("Port", DEFAULT_PORT))) if port == () else host.port
     proxy = str(found.get("ProxyJump", "") or "")
     alias = str(found.get("HostKeyAlias", "") or "")
-    return Target(address, given, alias or address, "" if proxy.lower() == "none" else proxy)
+    proxy = "" if proxy.lower() == "none" else proxy
+    special = proxy or any(found.get(name, None) for name in ("ProxyCommand", "AddressFamily", "BindAddress"))
+    return Target(address, given, alias or address, proxy, direct=not special)
 
 
 def proxy_jump(host: HostSettings) -> HostSettings | None:
