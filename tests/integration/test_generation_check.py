@@ -246,6 +246,9 @@ async def test_what_was_proven_alive_pages_only_after_as_many_still_windows_as_o
     blind: list[Player] = [_scrape(3, 2, 17), reply_with("", 500)]
     assert await _severities([busy, busy, still, busy]) == ["warn 0", "warn 0", "warn 1", "warn 0"]
     assert await _severities([busy, still, blind, still, still]) == ["warn 0", "warn 1", "warn 1", "warn 2", "page 3"]
+    # gone as silent as a server that pages from the start: no counters, three times in a row
+    assert await _severities([busy, blind, blind, blind]) == ["warn 0", "warn 0", "warn 0", "page 0"]
+    assert await _severities([busy, blind, blind, still, blind, busy]) == [*["warn 0"] * 3, *["warn 1"] * 2, "warn 0"]
     assert await _severities([still, still, blind, still]) == ["page 1", "page 2", "page 2", "page 3"]
 
 

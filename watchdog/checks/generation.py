@@ -41,8 +41,9 @@ class GenerationMemory:
 
     `after` is the sample taken behind the last passing probe while requests ran; `stuck_rounds` counts the rounds in
     a row in which such requests made no progress between two probes. Of the failures since the last pass,
-    `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning, and
-    `strikes` counts those since then that would page. `loading_since` is since when it has been loading its model.
+    `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning,
+    `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
+    that could be read. `loading_since` is since when it has been loading its model.
     """
 
     limit_field: str = MAX_TOKENS
@@ -54,6 +55,7 @@ class GenerationMemory:
     still_windows: int = 0
     proved_alive: bool = False
     strikes: int = 0
+    blind_windows: int = 0
     loading_since: float | None = None
 
     @classmethod
@@ -69,7 +71,7 @@ class GenerationMemory:
         memory.metrics_path = path if isinstance(path, str) else None
         memory.metrics_absent_since = since if isinstance(since, (int, float)) else None
         memory.after = value.get("after")
-        for name in ("stuck_rounds", "still_windows", "strikes"):
+        for name in ("stuck_rounds", "still_windows", "strikes", "blind_windows"):
             count = value.get(name)
             setattr(memory, name, count if isinstance(count, int) else 0)
         loading = value.get("loading_since")
@@ -81,23 +83,25 @@ class GenerationMemory:
         """Still windows so far, and whether `outcome` is still only a warning because too few prove the opposite.
 
         What was proven alive pages only after `needed` failures that would page: as many as open an incident. A window
-        without readable counters is no evidence and changes nothing.
+        without readable counters is no evidence and changes nothing; but `needed` of them in a row are a server that
+        has gone as silent as one that pages from the start.
         """
         if outcome.verdict is Verdict.UNKNOWN:
             return self.still_windows, False
         if outcome.verdict is Verdict.PASS:
-            self.still_windows, self.strikes, self.proved_alive = 0, 0, False
+            self.still_windows, self.strikes, self.blind_windows, self.proved_alive = 0, 0, 0, False
             return 0, False
         unreadable = outcome.reason in UNANSWERED and outcome.change.movement is Movement.UNKNOWN
         if outcome.change.movement is Movement.FROZEN:
             self.still_windows += 1
         elif not unreadable:
             self.still_windows = 0
+        self.blind_windows = self.blind_windows + 1 if unreadable else 0
         if outcome.own_severity is not Severity.PAGE:
             self.proved_alive, self.strikes = True, 0
-        elif self.proved_alive and not unreadable:
-            self.strikes += 1
-            self.proved_alive = self.strikes < needed
+        elif self.proved_alive:
+            self.strikes += 0 if unreadable else 1
+            self.proved_alive = max(self.strikes, self.blind_windows) < needed
         return self.still_windows, self.proved_alive
 
     def count_loading(self, outcome: ProbeOutcome) -> float | None:
