@@ -34,6 +34,8 @@ class Row:
     """Whether a sick machine could cause it; nothing on a host is blamed for the others."""
     look_only: bool = False
     """The advice only says where to look: a diagnosis knows better."""
+    text_came: bool = False
+    """Text came, but not a whole reply: nobody may be told that there was none."""
     opened_reply: bool = False
     """The HTTP reply had opened, so the HTTP side lives."""
     unanswered: bool = False
@@ -110,19 +112,19 @@ class ServerReason(_Reason):
     STALLED = "stalled", Row(
         runbook="Tokens came, then stopped in the middle.",
         words="text began, then nothing more came",
-        advice=_HANG_ADVICE, look_only=True, unanswered=True, opened_reply=True,
+        advice=_HANG_ADVICE, look_only=True, unanswered=True, opened_reply=True, text_came=True, fact="stalled",
     )
     SLOW = "slow", Row(
         runbook="Text still came when the time was over: alive, and too slow for the deadline.",
         words="text comes, but too slowly: the reply was not complete in time",
         advice="Users wait: look at the load and the queue, or give the probe a longer timeout.",
-        severity=Severity.WARN, alive=True, fact="slow", opened_reply=True, sick=False,
+        severity=Severity.WARN, alive=True, fact="slow", opened_reply=True, sick=False, text_came=True,
     )
     TRUNCATED = "truncated", Row(
         runbook="The stream broke off in the middle of the text: a crash, or a proxy that cuts long answers.",
         words="the stream was closed in the middle of the text",
         advice="Look at the server's log for a crash; a proxy in between may cut long answers.", look_only=True,
-        fact="broken_off", opened_reply=True,
+        fact="broken_off", opened_reply=True, text_came=True,
     )
     LOADING = "loading", Row(
         runbook="The server itself says that it is loading its model.",
@@ -137,7 +139,8 @@ class ServerReason(_Reason):
         severity=Severity.WARN, sick=False,
     )
     AUTH = "auth", Row(
-        runbook="The server refuses our key. It may be healthy: your users' keys are not ours.",
+        runbook="The server refuses our key, or an allow-list refuses this machine: the text says which. "
+        "It may be healthy: your users' keys are not ours.",
         words="configuration: the server refuses our key",
         advice="Set api_key of this server, or give the key back its access.",
         fact="configuration", sick=False,
@@ -175,16 +178,17 @@ class ServerReason(_Reason):
         confirm=True, must_last=True,
     )
     UPSTREAM_DOWN = "upstream_down", Row(
-        runbook="A proxy answers, and nothing behind it.",
-        words="the proxy answers, the server behind it does not",
-        advice="Look at the server behind the proxy.", look_only=True,
+        runbook="Something answers at the address, and what generates behind it does not: a proxy, or the server's own "
+        "front end.",
+        words="the address answers, the server behind it does not",
+        advice="Look at the server behind the address.", look_only=True,
         alive=False, fact="upstream_down",
         confirm=True, must_last=True,
     )
     GATEWAY_TIMEOUT = "gateway_timeout", Row(
-        runbook="A proxy gave up waiting for the server behind it.",
-        words="the proxy gave up waiting for the server behind it",
-        advice="Look at the server behind the proxy; it may hang or be busy.", look_only=True,
+        runbook="What answers at the address gave up waiting for the server behind it.",
+        words="what answers gave up waiting for the server behind it",
+        advice="Look at the server behind the address; it may hang or be busy.", look_only=True,
         fact="gateway_timeout", unanswered=True, busy_if_engine_moves=True,
     )
     MALFORMED = "malformed", Row(
@@ -214,7 +218,7 @@ class ServerReason(_Reason):
         fact="name_or_tls", sick=False, own_network=True,
     )
     TLS = "tls", Row(
-        runbook="No secure connection: often an expired certificate.",
+        runbook="No secure connection: often an expired certificate, or `http://` and `https://` mixed up.",
         words="no secure connection could be made",
         advice="Check the certificate, ca_file, and that the port speaks TLS.",
         fact="name_or_tls", sick=False,

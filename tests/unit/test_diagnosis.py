@@ -114,7 +114,7 @@ REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
     "SGLang#29548 one replica stands": ("partly_frozen", PARTLY, ()),
     "llama.cpp stopped process: TCP connects, nothing answers": ("no_answer", probe("no_reply"), ()),
     "Ollama: no metrics, headers came": ("alive_no_token", probe("no_token"), (HEAD_FINE,)),
-    "stalled in mid-stream, no counters": ("alive_no_token", probe("stalled"), (HEAD_FINE,)),
+    "stalled in mid-stream, no counters": ("stalled", probe("stalled"), (HEAD_FINE,)),
     # busy
     "llama.cpp one slot, eight long replies": ("busy", probe("busy", BUSY), (HEAD_WORKS,)),
     "DS4.1#22 96 % at 72 W was an honest prefill": ("long_work", HUNG, (HEAD_WORKS,)),
@@ -481,7 +481,7 @@ def test_braces_and_names_in_hostile_words_stay_words() -> None:
         **{name: getattr(newest, name) for name in newest.__slots__} | {"summary": "{host} {0} {missing}"}
     )
     diagnosis = found(hostile)
-    assert diagnosis.sentence == "the server is up but refuses our request: (host) (0) (missing)"
+    assert diagnosis.sentence == "(host) (0) (missing)"
 
 
 REASONS = [

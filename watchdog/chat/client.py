@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -19,13 +20,17 @@ from watchdog.chat.connection import (
     ThreadPerNameResolver,
     connection_error,
     open_socket,
+    tracing,
 )
 from watchdog.chat.endpoint import Endpoint
+from watchdog.chat.scheme import speaks_plain_http, speaks_tls
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
-from watchdog.completion.verdict import End
+from watchdog.completion.verdict import USE_HTTP, USE_HTTPS, End
 from watchdog.reasons import ServerReason
 
+_HANDSHAKE_S = 3.0
+"""A port that has not answered TLS by then is asked whether it speaks it at all."""
 _TAIL_S = 1.0
 """How long to wait, after the finish reason, for the usage event and `[DONE]` that some servers never send."""
 _BROKEN = (aiohttp.ClientError, OSError)
@@ -161,6 +166,7 @@ class ChatClient:
                 auto_decompress=False,
                 trust_env=False,
                 read_bufsize=1 << 16,
+                trace_configs=[tracing()],
             )
         return self._opened
 
@@ -171,7 +177,31 @@ class ChatClient:
         """
         ends = deadline if isinstance(deadline, Deadline) else Deadline(deadline)
         exchange = _Exchange(ends)
+        judgement = await self._exchange(exchange, endpoint, body, ends)
+        return await self._with_the_right_scheme(exchange, endpoint, judgement, ends)
+
+    async def _with_the_right_scheme(
+        self, exchange: _Exchange, endpoint: Endpoint, judgement: Judgement, ends: Deadline
+    ) -> Judgement:
+        """`judgement`, or that base_url says http:// where the port speaks TLS, or the other way round."""
+        secure = endpoint.base.scheme == "https"
+        if exchange.is_plain:
+            return _wrong_scheme(USE_HTTP, exchange.elapsed_s)
+        left_s = ends.at - exchange.loop.time()
+        if endpoint.proxy is not None or judgement.http_status is not None or left_s <= 0:
+            return judgement
+        suspect = (ServerReason.TLS,) if secure else (ServerReason.RESET, ServerReason.MALFORMED)
+        if judgement.reason not in suspect:
+            return judgement
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                if await (speaks_plain_http if secure else speaks_tls)(endpoint.base):
+                    return _wrong_scheme(USE_HTTP if secure else USE_HTTPS, exchange.elapsed_s)
+        return judgement
+
+    async def _exchange(self, exchange: _Exchange, endpoint: Endpoint, body: bytes, ends: Deadline) -> Judgement:
         trace = TRACE.set(exchange.trace)
+        asking = asyncio.create_task(exchange.ask_for_plain(endpoint)) if endpoint.base.scheme == "https" else None
         try:
             async with asyncio.timeout_at(ends.at) as limit:
                 ends.start(limit, exchange.trace)
@@ -194,6 +224,8 @@ class ChatClient:
             return unanswered(reason, detail, exchange.elapsed_s)
         finally:
             ends.stop()
+            if asking is not None:
+                asking.cancel()
             TRACE.reset(trace)
 
     async def fetch(self, endpoint: Endpoint, url: URL, timeout_s: float) -> Fetched:
@@ -214,6 +246,10 @@ class ChatClient:
             return Fetched(trouble=words, refused=reason in (ServerReason.REFUSED, ServerReason.RESET))
 
 
+def _wrong_scheme(detail: str, elapsed_s: float) -> Judgement:
+    return replace(unanswered(ServerReason.TLS, detail, elapsed_s), wrong_scheme=True)
+
+
 class _Exchange:
     """One probe on its way: its clock, its trace, and its reply once there is one."""
 
@@ -223,6 +259,20 @@ class _Exchange:
         self._started = self.loop.time()
         self._deadline = deadline
         self._reply: Reply | None = None
+        self.is_plain = False
+        """Whether TLS was not answered, and plain HTTP was."""
+
+    async def ask_for_plain(self, endpoint: Endpoint) -> None:
+        """When TLS is not answered for a while: ask whether the port speaks plain HTTP, and if so end this at once."""
+        patience_s = min(_HANDSHAKE_S, (self._deadline.at - self.loop.time()) / 4)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self.trace.ready.wait()
+        if self.trace.ready.is_set() or endpoint.proxy is not None or not await speaks_plain_http(endpoint.base):
+            return
+        if not self.trace.ready.is_set():
+            self.is_plain = True
+            self._deadline.reschedule(self.loop.time())
 
     @property
     def elapsed_s(self) -> float:

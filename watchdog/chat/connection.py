@@ -25,12 +25,14 @@ TRACE: ContextVar[ConnectionTrace | None] = ContextVar("trace", default=None)
 class ConnectionTrace:
     """The sockets opened for one request, and what is known about them just before its deadline."""
 
-    __slots__ = ("_sockets", "connected", "opened")
+    __slots__ = ("_sockets", "connected", "opened", "ready")
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
         self.opened = False
         self.connected = False
+        self.ready = asyncio.Event()
+        """Set when the connection stands, with TLS where that is spoken."""
 
     def add(self, opened: socket.socket) -> None:
         """Take a socket that is about to connect."""
@@ -56,6 +58,19 @@ class ConnectionTrace:
         if tls:
             return ServerReason.NO_REPLY, "the port accepts connections, but the TLS handshake did not finish"
         return ServerReason.NO_REPLY, "the port accepts connections, but sent no reply"
+
+
+async def _note_ready(*_: object) -> None:
+    trace = TRACE.get()
+    if trace is not None:
+        trace.ready.set()
+
+
+def tracing() -> aiohttp.TraceConfig:
+    """What has aiohttp tell the current trace when its connection is ready."""
+    config = aiohttp.TraceConfig()
+    config.on_connection_create_end.append(_note_ready)
+    return config
 
 
 def open_socket(address: tuple[Any, ...]) -> socket.socket:

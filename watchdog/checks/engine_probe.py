@@ -12,11 +12,21 @@ from watchdog.chat.endpoint import Endpoint
 from watchdog.descriptors import is_exhausted
 from watchdog.engines.metrics import EngineSample, read_metrics
 from watchdog.engines.suspicion import Look
-from watchdog.engines.table import LOADED_PATHS, METRICS_PATHS, loaded_models, served_models
+from watchdog.engines.table import (
+    DRAINED_PATHS,
+    DRAINS_METRICS,
+    LOADED_PATHS,
+    METRICS_PATHS,
+    engine_owning,
+    loaded_models,
+)
 from watchdog.model import Json
 from watchdog.untrusted_json import loads_untrusted
 
 _ABSENT_FOR_S = 3600.0
+DRAINED = (
+    "TensorRT-LLM's /metrics is emptied by reading, so it is left alone; it serves /prometheus/metrics if asked to"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Scrape:
     absent: bool = False
     status: int | None = None
     refused: bool = False
+    is_foreign: bool = False
+    """Something is served there that is no metrics of an engine."""
 
 
 class MetricsReader:
@@ -55,23 +67,34 @@ class MetricsReader:
             return True
         return not 0 <= now - absent_since < _ABSENT_FOR_S
 
-    async def scrape(self, path: str | None, timeout_s: float) -> Scrape:
-        """Read the metrics once, at `path` if known, within `timeout_s` seconds in all. Never raises."""
+    async def scrape(self, path: str | None, timeout_s: float, models: Json = None) -> Scrape:
+        """Read the metrics once, at `path` if known, within `timeout_s` seconds in all. Never raises.
+
+        `models` is the server's list of models: where no path is known, it says whose metrics these would be.
+        """
         if self._configured is not None:
             return _read(await self._client.fetch(self._endpoint, self._configured, timeout_s), None)
         if path is not None:
             return _read(await self._client.fetch(self._endpoint, self._endpoint.root(path), timeout_s), path)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout_s
-        found = Scrape(trouble="no metrics found", absent=True)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._search(timeout_s, models)
+        except TimeoutError:
+            return Scrape(trouble=f"no metrics within {timeout_s:.3g} s")
+
+    async def _search(self, timeout_s: float, models: Json) -> Scrape:
+        drained = engine_owning(models) in DRAINS_METRICS
+        told = Scrape(trouble=DRAINED, absent=True) if drained else None
+        found = Scrape(absent=True)
         for candidate in METRICS_PATHS:
-            left = until - loop.time()
-            if left <= 0:
-                return Scrape(trouble=f"no metrics within {timeout_s:.3g} s")
-            found = _read(await self._client.fetch(self._endpoint, self._endpoint.root(candidate), left), candidate)
+            if drained and candidate in DRAINED_PATHS:
+                continue  # whoever reads them takes them from the users' own tools
+            url = self._endpoint.root(candidate)
+            found = _read(await self._client.fetch(self._endpoint, url, timeout_s), candidate)
             if found.sample is not None or not found.absent:
                 return found
-        return found
+            told = found if told is None and found.is_foreign else told
+        return told or found
 
 
 def _read(fetched: Fetched, path: str | None) -> Scrape:
@@ -81,7 +104,9 @@ def _read(fetched: Fetched, path: str | None) -> Scrape:
         return Scrape(trouble=f"the metrics gave HTTP {fetched.status}", absent=True, status=fetched.status)
     sample = read_metrics(fetched.body)
     if sample is None:
-        return Scrape(trouble="no engine metrics are served", absent=True, status=fetched.status)
+        is_json = fetched.body.lstrip()[:1] in (b"[", b"{")
+        what = "JSON, which is not Prometheus's format" if is_json else "nothing of an engine that is known"
+        return Scrape(trouble=f"the metrics hold {what}", absent=True, is_foreign=True, status=fetched.status)
     return Scrape(sample, path, status=fetched.status)
 
 
@@ -112,10 +137,10 @@ async def _try_port(endpoint: Endpoint) -> Look:
     return Look(is_open=True)
 
 
-async def models_served(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:
-    """The models that `/v1/models` lists; None if it gives no list."""
+async def models_listed(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> Json:
+    """What `/v1/models` says; None if it says nothing. `engines.table.served_models` reads it."""
     fetched = await client.fetch(endpoint, endpoint.models, timeout_s)
-    return served_models(_json(fetched)) if fetched.status == 200 else None
+    return _json(fetched) if fetched.status == 200 else None
 
 
 async def models_loaded(client: ChatClient, endpoint: Endpoint, timeout_s: float) -> tuple[str, ...] | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from watchdog.chat import ChatClient
 from watchdog.chat.endpoint import endpoint_of
 from watchdog.checks import reader_client as requests
-from watchdog.checks.engine_probe import MetricsReader, models_loaded, models_served
+from watchdog.checks.engine_probe import MetricsReader, models_listed, models_loaded
 from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.clock import Clock
 from watchdog.config import HostSettings, ServerSettings
-from watchdog.engines.table import same_model
+from watchdog.engines.table import same_model, served_models
 from watchdog.journal.frame import Hello
 from watchdog.model import Verdict
 from watchdog.reasons import HostReason, ServerReason
@@ -57,10 +57,12 @@ async def offer_of(server: ServerSettings, chat: ChatClient) -> Offer:
     first = await chat.fetch(endpoint, endpoint.models, LOOK_S)
     if first.status is None:
         return Offer(None, first.trouble, None, None, None)
-    models = await models_served(chat, endpoint, LOOK_S)
+    listed = await models_listed(chat, endpoint, LOOK_S)
     loaded = await models_loaded(chat, endpoint, LOOK_S)
-    scrape = await MetricsReader(chat, endpoint, server.metrics_url).scrape(None, LOOK_S)
-    return Offer(first.status, "", models, loaded, scrape.sample.engine if scrape.sample is not None else None)
+    scrape = await MetricsReader(chat, endpoint, server.metrics_url).scrape(None, LOOK_S, listed)
+    return Offer(
+        first.status, "", served_models(listed), loaded, scrape.sample.engine if scrape.sample is not None else None
+    )
 
 
 async def probe(server: ServerSettings, chat: ChatClient, now: float) -> ProbeOutcome:

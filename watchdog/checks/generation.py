@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import structlog
 from watchdog.chat import ChatClient
 from watchdog.chat.client import Deadline
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
-from watchdog.checks.engine_probe import MetricsReader, Scrape, look, models_loaded, models_served
+from watchdog.checks.engine_probe import MetricsReader, Scrape, look, models_listed, models_loaded
 from watchdog.checks.generation_report import (
     ProbeOutcome,
     generation_observation,
@@ -25,7 +26,7 @@ from watchdog.config import Config, ServerSettings
 from watchdog.engines.metrics import to_json
 from watchdog.engines.movement import Change, Movement, compare
 from watchdog.engines.suspicion import Suspicion, Watch
-from watchdog.engines.table import same_model
+from watchdog.engines.table import same_model, served_models
 from watchdog.kinds import GENERATION, VITALS
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
@@ -119,6 +120,8 @@ class GenerationMemory:
 
 _HEAD_START_S = 0.25
 """The first look at the metrics goes before the probe, but a hanging one does not hold the probe up longer."""
+_OWNER_S = 1.0
+"""How long the first look at metrics waits to hear whose they would be."""
 _MOST_ATTEMPTS = 3
 _LEAST_WINDOW_S = 2.0
 
@@ -139,6 +142,7 @@ class _Round:
     before_at: float = 0.0
     after: Scrape | None = None
     after_at: float = 0.0
+    listing: asyncio.Task[Json] | None = None
 
 
 def build(config: Config, clock: Clock, chat: ChatClient) -> list[GenerationCheck]:  # noqa: ARG001 - as every kind
@@ -240,8 +244,9 @@ class GenerationCheck:
             judgement = await self._resolve_model(this) or await self._ask(this)
             change = await self._conclude(this, judgement, looking)
         finally:
-            if looking is not None:
-                looking.cancel()
+            for task in (looking, this.listing):
+                if task is not None:
+                    task.cancel()
         return self._outcome(this, judgement, change)
 
     def _left(self, this: _Round) -> float:
@@ -266,11 +271,18 @@ class GenerationCheck:
             ServerReason.ASLEEP, f"loaded now: {listed}", asyncio.get_running_loop().time() - this.started
         )
 
-    async def _resolve_model(self, this: _Round) -> Judgement | None:
+    async def _list_models(self, this: _Round, *, anew: bool = False) -> Json:
+        """What the server says of its models, asked once in a run."""
+        if this.listing is None or anew:
+            limit_s = self._small_limit_s(this)
+            this.listing = asyncio.create_task(models_listed(self._client, self._endpoint, limit_s))
+        return await asyncio.shield(this.listing)
+
+    async def _resolve_model(self, this: _Round, *, anew: bool = False) -> Judgement | None:
         this.model = self._server.model or this.memory.model
         if this.model is not None:
             return None
-        names = await models_served(self._client, self._endpoint, self._small_limit_s(this))
+        names = served_models(await self._list_models(this, anew=anew))
         if names is not None and len(names) > 1:
             listed = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
             detail = f"{len(names)} models are served ({listed}) and none is named: set one"
@@ -312,7 +324,7 @@ class GenerationCheck:
         if judgement.reason is ServerReason.UNKNOWN_MODEL and self._server.model is None and this.memory.model:
             # The model we had found is gone: the server may have been restarted with another one.
             former, this.memory.model = this.model, None
-            return await self._resolve_model(this) is None and this.model not in (None, former)
+            return await self._resolve_model(this, anew=True) is None and this.model not in (None, former)
         return False
 
     # Busy or hung
@@ -326,9 +338,11 @@ class GenerationCheck:
         """Read the metrics now, and again shortly before the deadline, so that the verdict need not wait for them."""
         settings, loop = self._server.probe, asyncio.get_running_loop()
         reserve = min(settings.metrics_timeout_s, max(0.5, settings.timeout_s / 4), settings.timeout_s / 2)
-        scrape = await self._metrics.scrape(
-            this.memory.metrics_path, min(settings.metrics_timeout_s, settings.timeout_s / 2)
-        )
+        path = this.memory.metrics_path
+        known = path is not None or self._server.metrics_url is not None
+        models = None if known else await self._owner_wanted(this)
+        limit_s = min(settings.metrics_timeout_s, settings.timeout_s / 2)
+        scrape = await self._metrics.scrape(path, limit_s, models)
         this.before, this.before_at = scrape, loop.time()
         this.looked.set()
         self._remember(this, scrape)
@@ -337,6 +351,13 @@ class GenerationCheck:
         await asyncio.sleep(max(0.0, this.deadline.at - reserve - loop.time()))
         after = await self._metrics.scrape(scrape.path, max(0.05, self._left(this) - 0.02))
         this.after, this.after_at = after, loop.time()
+
+    async def _owner_wanted(self, this: _Round) -> Json:
+        """The list of models, if it comes soon: a server whose API hangs may still serve its metrics."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(_OWNER_S, self._server.probe.timeout_s / 8)):
+                return await self._list_models(this)
+        return None
 
     def _remember(self, this: _Round, scrape: Scrape) -> None:
         this.memory.metrics_absent_since = this.now if scrape.absent else None

@@ -29,7 +29,13 @@ def outcome_words(judgement: Judgement, timeout_s: float) -> str:
     if judgement.reason is ServerReason.NO_TOKEN:
         ended = f"within {timeout_s:g} s" if judgement.alive is None else "before it was closed"
         return f"the reply started, but no token came {ended}{said}"
-    return judgement.reason.row.words + said
+    return (_finer_words(judgement) or judgement.reason.row.words) + said
+
+
+def _finer_words(judgement: Judgement) -> str:
+    if judgement.blocked:
+        return "configuration: an allow-list or a proxy refuses this machine"
+    return "configuration: base_url has the wrong scheme" if judgement.wrong_scheme else ""
 
 
 def movement_words(change: Change, after: EngineSample | None, window_s: float) -> str:
@@ -184,6 +190,8 @@ class ProbeOutcome:
             return f"the server refuses ({self.judgement.detail}), but its engine is {words}"
         if self.judgement.reason in UNANSWERED:
             words = movement_words(self.change, self.after, self.window_s)
+            if not words and self.judgement.closed:
+                return saying
             return f"{saying}; {words or self._cannot_tell()}"
         if self.judgement.reason in PASSING or not self.judgement.detail:
             return saying + (", after one resend" if self.resent and self.judgement.reason in PASSING else "")
@@ -221,9 +229,17 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         evidence=evidence_of(server, outcome),
         labels=labels_of(server),
         measurements=measurements,
-        advice=outcome.reason.row.advice,
+        advice=_advice(outcome),
         look_only=outcome.reason.row.look_only,
     )
+
+
+def _advice(outcome: ProbeOutcome) -> str:
+    if outcome.judgement.blocked:
+        return "Let this machine's address through at the proxy or firewall before the server."
+    if outcome.judgement.wrong_scheme:
+        return "Correct base_url of this server."
+    return outcome.reason.row.advice
 
 
 def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
@@ -241,6 +257,9 @@ def _seen_of_engine(outcome: ProbeOutcome) -> dict[str, float]:
         "engine_works_for_others": 1.0 if lost_and_flowing else None,
         "engine_prefilling": 1.0 if outcome.change.prefilling else None,
         "engine_prefill_hidden": 1.0 if outcome.change.prefill_hidden else None,
+        "stream_closed": 1.0 if outcome.judgement.closed else None,
+        "stream_said": 1.0 if outcome.judgement.said else None,
+        "wrong_scheme": 1.0 if outcome.judgement.wrong_scheme else None,
     }
     if outcome.change.movement is not Movement.UNKNOWN:
         known[f"engine_{outcome.change.movement.value}"] = 1.0
@@ -257,6 +276,7 @@ def evidence_of(server: ServerSettings, outcome: ProbeOutcome) -> tuple[Evidence
             continue
         status = "" if attempt.http_status is None else f" (HTTP {attempt.http_status})"
         detail = f": {attempt.detail}" if attempt.detail else ""
+        detail += f"; it said: {attempt.said}" if attempt.said else ""
         text = f"{attempt.reason.value}{status} after {attempt.duration_s:.2f} s{detail}"
         if number == len(outcome.attempts):
             text += _counters(outcome)
@@ -272,6 +292,8 @@ def _counters(outcome: ProbeOutcome) -> str:
     if outcome.judgement.reason not in UNANSWERED:
         return ""
     words = movement_words(outcome.change, outcome.after, outcome.window_s)
+    if outcome.judgement.closed and not words:
+        return ""
     engine = outcome.sample.engine if outcome.sample is not None else "metrics"
     return f"; {engine}: {words or outcome.trouble or 'the counters show nothing'}"
 

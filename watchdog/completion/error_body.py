@@ -12,7 +12,9 @@ from watchdog.model import Json
 from watchdog.reasons import ServerReason
 from watchdog.untrusted_json import loads_untrusted
 
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
+_TAGS = re.compile(r"<(script|style|title)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title\b[^>]{0,1000}>(.{0,1000}?)</title\s*>", re.IGNORECASE | re.DOTALL)
+"""Mostly the headline once more: it counts only where the page shows nothing else."""
 _READ = 20_000
 _MESSAGE_KEYS = ("message", "msg", "error", "detail", "title", "description", "reason")
 
@@ -94,7 +96,9 @@ def error_body_of(body: bytes) -> ErrorBody:
     except ValueError:
         payload = None
         if looks_like_html(text):
-            return ErrorBody(" ".join(_TAGS.sub(" ", text[:_READ]).split()), form="html")
+            shown = " ".join(_TAGS.sub(" ", text[:_READ]).split())
+            titled = _TITLE.search(text[:_READ])
+            return ErrorBody(shown or " ".join(titled[1].split() if titled else ()), form="html")
     if isinstance(payload, str):
         return ErrorBody(payload, form="text")
     found = error_body_in(payload)
@@ -226,6 +230,18 @@ def reason_of(status: int, error_body: ErrorBody, *, in_stream: bool = False) ->
     return by_status
 
 
+def wants_tls(error_body: ErrorBody) -> bool:
+    """Whether the port says that it speaks TLS, to a request in plain HTTP."""
+    return bool(phrases.TLS_PORT.search(error_body.haystack))
+
+
+def refuses_this_machine(status: int, error_body: ErrorBody) -> bool:
+    """Whether a 403 is about who we are on the network, not about our key: an allow-list, or a proxy's own page."""
+    if status != 403 or phrases.NO_KEY.search(error_body.haystack):
+        return False
+    return error_body.form in ("html", "none") or bool(phrases.NOT_THIS_MACHINE.search(error_body.haystack))
+
+
 def wants_other_limit(status: int, error_body: ErrorBody) -> bool:
     """Whether the server refuses `max_tokens` and asks for `max_completion_tokens` (OpenAI, LiteLLM)."""
     return status in (400, 422) and bool(phrases.OTHER_LIMIT.search(error_body.haystack))
@@ -267,6 +283,8 @@ def _server_side(status: int, error_body: ErrorBody, words: str) -> ServerReason
         return ServerReason.UPSTREAM_DOWN
     if status in (500, 502, 503) and phrases.TIMED_OUT.search(words):
         return ServerReason.GATEWAY_TIMEOUT
+    if status == 503 and error_body.form == "html" and phrases.LIMITED_BY_NGINX.search(words):
+        return ServerReason.BUSY
     if status in (500, 502, 503, 529) and error_body.form != "html" and phrases.AT_CAPACITY.search(words):
         return ServerReason.BUSY
     return ServerReason.AUTH if status == 500 and phrases.NO_KEY.search(words) else None

@@ -14,8 +14,9 @@ class Judgement:
     """One probe, judged.
 
     `alive`: True = at least one token is proven, False = proven none, None = undecided. `detail` is the server's own
-    words or the finer cause, one line, safe to show. `said` is what it
-    wrote into an open stream in plain words. Times are seconds from the start of the request.
+    words or the finer cause, one line, safe to show. `said` is what it wrote into an open stream in plain words.
+    `blocked`: this machine is refused, not its key. `wrong_scheme`: `http://` and `https://` are mixed up.
+    `closed`: the stream was ended before it held a token. Times are seconds from the start of the request.
     `text` and `reasoning` hold no think tags; both are "" when blank. `completion_tokens` is what the server counted.
     """
 
@@ -33,6 +34,9 @@ class Judgement:
     tokens_per_s: float | None = None
     duration_s: float = 0.0
     wants_other_limit: bool = False
+    blocked: bool = False
+    wrong_scheme: bool = False
+    closed: bool = False
 
 
 def unanswered(reason: ServerReason, detail: str, duration_s: float) -> Judgement:

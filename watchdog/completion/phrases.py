@@ -79,6 +79,27 @@ NO_KEY = re.compile(
     r"(key|token|header)?\b|api[ _-]?key (is |was )?(required|missing|invalid|not)|\bunauthori[sz]ed\b"
     r"|not authenticated|authentication|no connected db|invalid token|permission_?denied"
 )
+NOT_THIS_MACHINE = re.compile(
+    # nginx and HAProxy access rules, Envoy, Cloudflare 1020, gateways with a list of addresses
+    r"\bip\b.{0,40}\b(not|den|block|forbid|restrict)|\b(not|den\w+|block\w*|forbid\w*)\b.{0,40}\bip\b"
+    r"|\b(allow|white|deny|block|black)[ _-]?list|rbac: access denied|administrative rules"
+    r"|\bnot allowed (from|to access) (this|your)|you have been blocked|source address"
+)
+TLS_PORT = re.compile(
+    # nginx, Go, Apache, HAProxy and Caddy to a plain request on a port that speaks TLS
+    r"plain http request was sent to https port|sent an http request to an https server"
+    r"|speaking plain http to an ssl|http request (to|on) (an )?https|requires (https|tls)\b"
+)
+LIMITED_BY_NGINX = re.compile(r"503 service temporarily unavailable.{0,80}nginx/\d", re.DOTALL)
+"""What nginx itself says under 503: its limit of requests or connections; for an upstream that is down it says 502.
+
+Without its version it may be an ingress that has no server to send to.
+"""
+SOUNDS_LIKE_ERROR = re.compile(
+    r"error|exception|fail|crash|panic|\b(died|dead|gone|lost|denied|refused|invalid|must|cannot|can't|unable)\b"
+    r"|could not|not (found|available|supported|allowed)|unavailable|out of memory|timed? ?out|overload|\b(busy|full)\b"
+)
+"""What a server that writes plain words into a stream means by them; others are a sign of life."""
 NO_SUCH_MODEL = re.compile(
     # vLLM, Ollama, LMDeploy, Triton, LiteLLM, transformers serve, tabbyAPI, LM Studio, llama-swap, OpenAI
     r"model_?not_?found|unknown_model|invalid_model|deployment_?not_?found|\bdeployment.{0,60} does not exist"

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from watchdog.completion import phrases
 from watchdog.completion.error_body import (
     ErrorBody,
     bare_error_body,
@@ -13,7 +14,9 @@ from watchdog.completion.error_body import (
     error_body_of,
     looks_like_html,
     reason_of,
+    refuses_this_machine,
     wants_other_limit,
+    wants_tls,
 )
 from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.text import ReplyAccumulator
@@ -24,6 +27,10 @@ from watchdog.untrusted_json import loads_untrusted
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
 _LOGIN = re.compile(r"\b(log|sign)[-_]?in\b|\b(sso|oauth2?|auth|saml|openid-connect|cdn-cgi/access)\b", re.IGNORECASE)
 _STOP_FINISHES = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
+
+
+USE_HTTPS = "this port speaks TLS: use https:// in base_url"
+USE_HTTP = "this port speaks plain HTTP: use http:// in base_url"
 
 
 class End(Enum):
@@ -51,8 +58,17 @@ def judge_status(status: int, body: bytes, location: str) -> Judgement:
     if 300 <= status <= 399 and _LOGIN.search(location):
         reason = ServerReason.AUTH
     detail = f"redirects to {one_line(location, 120)}" if location else error_body.words
-    other = wants_other_limit(status, error_body)
-    return Judgement(reason=reason, alive=reason.row.alive, detail=detail, wants_other_limit=other)
+    wrong_scheme = reason is ServerReason.BAD_REQUEST and wants_tls(error_body)
+    if wrong_scheme:
+        detail = USE_HTTPS
+    return Judgement(
+        reason=reason,
+        alive=reason.row.alive,
+        detail=detail,
+        wants_other_limit=wants_other_limit(status, error_body),
+        wrong_scheme=wrong_scheme,
+        blocked=reason is ServerReason.AUTH and refuses_this_machine(status, error_body),
+    )
 
 
 def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator, *, in_stream: bool = False) -> Judgement:
@@ -84,6 +100,14 @@ def judge_stream(accumulator: ReplyAccumulator, facts: StreamFacts, comments: in
 
 
 def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments: int, end: End) -> Judgement:
+    words = ErrorBody(facts.broken, form="text")
+    if (
+        end is not End.DEADLINE
+        and words.message
+        and not words.message.startswith(("{", "[", "<"))
+        and phrases.SOUNDS_LIKE_ERROR.search(words.haystack)
+    ):
+        return judge_error_event(words, accumulator, in_stream=True)
     opened = f"the stream opened with {facts.events} events and {comments} comments but no token, "
     if end is End.DEADLINE and not facts.done:
         return Judgement(reason=ServerReason.NO_TOKEN, detail=opened + "then silence", said=facts.broken)
@@ -91,7 +115,7 @@ def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments:
         what = f"no JSON in the stream: {facts.broken}" if facts.broken else f"a {facts.wrong_type} in the stream"
         return Judgement(reason=ServerReason.MALFORMED, alive=False, detail=what)
     how = "then [DONE] without finish_reason: interrupted" if facts.done else "then it was closed"
-    return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail=opened + how)
+    return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail=opened + how, closed=True)
 
 
 def judge_plain(body: bytes, content_type: str, end: End, accumulator: ReplyAccumulator, at_s: float) -> Judgement:
@@ -139,7 +163,9 @@ def _blank(content_type: str, end: End) -> Judgement:
     if end is End.DEADLINE:
         return Judgement(reason=ServerReason.NO_TOKEN, detail="headers came, the body never did")
     if "event-stream" in content_type:
-        return Judgement(reason=ServerReason.NO_TOKEN, alive=False, detail="the stream was closed without an event")
+        return Judgement(
+            reason=ServerReason.NO_TOKEN, alive=False, detail="the stream was closed without an event", closed=True
+        )
     return Judgement(reason=ServerReason.MALFORMED, alive=False, detail="HTTP success with an empty body")
 
 

@@ -228,11 +228,12 @@ def server_facts(given: DiagnosisInput) -> dict[Fact, Basis]:
         found[fact] = said
     if GENERATION.has(newest.key) and (row is None or row.sick):
         found[Fact.STOPPED] = said
-    if row is not None and row.unanswered:
-        found[Fact.UNANSWERED] = said
     for name, fact in _COUNTERS.items():
         if newest.measurements.get(name):
             found[fact] = Basis(_queue(newest))
+    found |= _ended_how(newest, found)
+    if len(set(given.incident.reasons)) > 1 and found.keys() & {Fact.CONFIGURATION, Fact.MODEL_GONE}:
+        found[Fact.DIFFERENT] = Basis(", then ".join(given.incident.reasons))
     if reason == ServerReason.BUSY and Fact.BUSY_COUNTER not in found:
         found[Fact.SAYS_BUSY] = said
     http = _http_up(newest)
@@ -244,6 +245,18 @@ def server_facts(given: DiagnosisInput) -> dict[Fact, Basis]:
     if still >= REPEATED:
         found[Fact.REPEATED] = Basis(f"{still:g}")
     return found
+
+
+def _ended_how(newest: Observation, found: dict[Fact, Basis]) -> dict[Fact, Basis]:
+    """Whether our request went unanswered, or its stream was closed: that says of busy or hung what counters say."""
+    row, said = row_of(newest.key, newest.reason), Basis(newest.summary)
+    closed = newest.measurements.get("stream_closed")
+    if newest.measurements.get("stream_said") and row is not None and row.unanswered:
+        return {Fact.UNANSWERED: said, Fact.SAID: said}
+    ended = {Fact.BROKEN_OFF: said} if closed else {}
+    if row is not None and row.unanswered and (not closed or found.keys() & set(_COUNTERS.values())):
+        ended[Fact.UNANSWERED] = said
+    return ended
 
 
 def _http_up(newest: Observation) -> str:
@@ -258,6 +271,8 @@ def _http_up(newest: Observation) -> str:
 
 def _fact(seen: Observation) -> Fact | None:
     """The fact that the reason of an observation stands for."""
+    if seen.measurements.get("wrong_scheme"):
+        return Fact.CONFIGURATION
     row = row_of(seen.key, seen.reason)
     return Fact(row.fact) if row is not None and row.fact else None
 

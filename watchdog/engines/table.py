@@ -166,6 +166,10 @@ REPLICA_LABELS = ("engine", "engine_id", "engine_index", "dp_rank", "ReplicaId",
 METRICS_PATHS = ("/metrics", "/v1/metrics", "/prometheus/metrics")
 """Where engines keep their metrics, from the server's root: nearly all, NVIDIA NIM, TensorRT-LLM."""
 
+DRAINED_PATHS = ("/metrics", "/v1/metrics")
+DRAINS_METRICS = frozenset({"tensorrt_llm", "tensorrt-llm", "trtllm"})
+"""Who owns the models of a server whose figures at `DRAINED_PATHS` are emptied by reading: users' tools need them."""
+
 # Which models a server lists, and which it holds in memory now.
 
 LONGEST_NAME = 500
@@ -181,6 +185,14 @@ def served_models(payload: Json) -> tuple[str, ...] | None:
         return None
     found = [m for m in data if isinstance(m, dict) and isinstance(m.get("id"), str) and len(m["id"]) <= LONGEST_NAME]
     return tuple(m["id"] for m in found if not m.get("parent")) or tuple(m["id"] for m in found)
+
+
+def engine_owning(payload: Json) -> str:
+    """Who owns the first model of a `/v1/models` reply, in lower case: an engine's own name; "" if it does not say."""
+    data = payload.get("data") if isinstance(payload, dict) else None
+    first = data[0] if isinstance(data, list) and data else None
+    owner = first.get("owned_by") if isinstance(first, dict) else None
+    return owner.lower() if isinstance(owner, str) else ""
 
 
 def loaded_models(path: str, payload: Json) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from watchdog.kinds import BLIND, SELF_LOOK_AT, kind_of
+from watchdog.kinds import BLIND, SELF_LOOK_AT, kind_of, row_of
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Cause,
@@ -138,7 +138,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     summary = statement_of(subject, phrase)
     if short := _short(incident):
         return (
-            f"{subject}: no text for {duration(now - _failing_since(incident))}: {short}"
+            f"{subject}: {_no_text(incident)} for {duration(now - _failing_since(incident))}: {short}"
             if _asks_for_text(incident)
             else f"{subject}: {short} ({lasted})"
         )
@@ -162,6 +162,12 @@ def _short(incident: Incident) -> str:
 def _asks_for_text(incident: Incident) -> bool:
     kind = kind_of(incident.key)
     return kind is not None and kind.asks_for_text
+
+
+def _no_text(incident: Incident) -> str:
+    """What was missing: any text at all, or only the whole of a reply."""
+    rows = [row_of(incident.key, reason) for reason in (*incident.reasons, incident.reason)]
+    return "no whole reply" if any(row is not None and row.text_came for row in rows) else "no text"
 
 
 def _class(incident: Incident) -> str:
@@ -199,11 +205,12 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     if incident.cause is Cause.FLAPPING:
         return f"{summary}; flapping since {since} ({lasted}, {counted})"
     if _asks_for_text(incident):
+        who, missing = clean_line(subject_of(incident)), _no_text(incident)
         silent_since = _failing_since(incident)
         if silent_since > incident.since:
             silent = f"{timestamp(silent_since, now, zone)} ({duration(now - silent_since)})"
-            return f"{clean_line(subject_of(incident))}: no text since {silent}, failing since {since} ({counted})"
-        return f"{clean_line(subject_of(incident))}: no text since {since} ({lasted}, {counted})"
+            return f"{who}: {missing} since {silent}, failing since {since} ({counted})"
+        return f"{who}: {missing} since {since} ({lasted}, {counted})"
     return f"{summary}; since {since} ({lasted}, {counted})"
 
 
