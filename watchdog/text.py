@@ -102,3 +102,11 @@ def full_timestamp(at: float, zone: tzinfo | None = None) -> str:
     named = local.strftime("%Z")
     written = f"UTC{offset[:3]}:{offset[3:5]}"
     return f"{local:%a %Y-%m-%d %H:%M} " + (named if named == "UTC" else f"{named} ({written})")
+
+
+def without_secret(secret: str, text: str) -> str:
+    """`text` with `secret` replaced by an ellipsis, also where a cut left only its beginning."""
+    text = text.replace(secret, "…")
+    cut = text.removesuffix("…")  # a shortened text may end inside the secret
+    shown = next((n for n in range(len(secret) - 1, 3, -1) if cut.endswith(secret[:n])), 0)
+    return cut[:-shown] + "…" if shown else text

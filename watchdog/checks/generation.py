@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from watchdog.engines.table import same_model, served_models
 from watchdog.kinds import GENERATION, VITALS
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
+from watchdog.text import without_secret
 
 log = structlog.get_logger("generation")
 
@@ -354,10 +354,8 @@ class GenerationCheck:
 
     async def _owner_wanted(self, this: _Round) -> Json:
         """The list of models, if it comes soon: a server whose API hangs may still serve its metrics."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(_OWNER_S, self._server.probe.timeout_s / 8)):
-                return await self._list_models(this)
-        return None
+        await _at_most(self._list_models(this), min(_OWNER_S, self._server.probe.timeout_s / 8))
+        return this.listing.result() if this.listing is not None and this.listing.done() else None
 
     def _remember(self, this: _Round, scrape: Scrape) -> None:
         this.memory.metrics_absent_since = this.now if scrape.absent else None
@@ -443,7 +441,7 @@ class GenerationCheck:
         detail = judgement.detail  # servers like to repeat the key that they refuse
         for secret in (self._server.api_key, *self._server.headers.values()) if detail else ():
             if secret is not None and secret.reveal().strip():
-                detail = _without(secret.reveal(), detail)
+                detail = without_secret(secret.reveal(), detail)
         return judgement if detail == judgement.detail else replace(judgement, detail=detail)
 
 
@@ -453,10 +451,3 @@ async def _at_most(waiting: Coroutine[None, None, object], timeout_s: float) -> 
             await waiting
     except TimeoutError:
         return
-
-
-def _without(secret: str, text: str) -> str:
-    text = text.replace(secret, "…")
-    cut = text.removesuffix("…")  # a shortened text may end inside the secret
-    shown = next((n for n in range(len(secret) - 1, 3, -1) if cut.endswith(secret[:n])), 0)
-    return cut[:-shown] + "…" if shown else text
