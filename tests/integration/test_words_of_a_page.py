@@ -81,7 +81,7 @@ async def page_of(tmp_path: Path, plays: Sequence[Player] = (), url: str = "", *
 
 @pytest.mark.parametrize("hold", [True, False], ids=["stalled", "truncated"])
 async def test_where_text_came_nobody_is_told_that_there_was_none(tmp_path: Path, *, hold: bool) -> None:
-    page = await page_of(tmp_path, [streamed(chunk("Hel"), chunk("lo"), hold=hold)])
+    page = await page_of(tmp_path, [streamed(chunk("Good"), chunk(" day"), hold=hold)])
     assert page.last.reason == ("stalled" if hold else "truncated")
     assert "no text" not in page.text
     assert "no token" not in page.text
