@@ -14,7 +14,8 @@ from watchdog.chat import ChatClient
 from watchdog.chat.client import Deadline, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.checks import build_checks
-from watchdog.checks.generation import GenerationCheck, GenerationMemory
+from watchdog.checks.generation import GenerationCheck
+from watchdog.checks.generation_memory import GenerationMemory
 from watchdog.clock import SystemClock
 from watchdog.completion.judgement import Judgement
 from watchdog.config import Config, HostSettings, KernelLogSettings, ProbeSettings, ServerSettings

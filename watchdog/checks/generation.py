@@ -13,6 +13,7 @@ from watchdog.chat import ChatClient
 from watchdog.chat.client import Deadline
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
 from watchdog.checks.engine_probe import MetricsReader, Scrape, look, models_listed, models_loaded
+from watchdog.checks.generation_memory import GenerationMemory
 from watchdog.checks.generation_report import (
     ProbeOutcome,
     generation_observation,
@@ -27,96 +28,11 @@ from watchdog.engines.movement import Change, Movement, compare
 from watchdog.engines.suspicion import Suspicion, Watch
 from watchdog.engines.table import same_model, served_models
 from watchdog.kinds import GENERATION, VITALS
-from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
+from watchdog.model import CheckResult, Json, Observation
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 from watchdog.text import without_secret
 
 log = structlog.get_logger("generation")
-
-# What a generation check remembers from run to run.
-
-
-@dataclass(slots=True)
-class GenerationMemory:
-    """Facts found out about a server. All can be found out again: losing them costs a request or two.
-
-    `after` is the sample taken behind the last passing probe while requests ran; `stuck_rounds` counts the rounds in
-    a row in which such requests made no progress between two probes. Of the failures since the last pass,
-    `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning,
-    `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
-    that could be read. `loading_since` is since when it has been loading its model.
-    """
-
-    limit_field: str = MAX_TOKENS
-    model: str | None = None
-    metrics_path: str | None = None
-    metrics_absent_since: float | None = None
-    after: Json = None
-    stuck_rounds: int = 0
-    still_windows: int = 0
-    proved_alive: bool = False
-    strikes: int = 0
-    blind_windows: int = 0
-    loading_since: float | None = None
-
-    @classmethod
-    def from_json(cls, value: Json) -> GenerationMemory:
-        """Memory from its JSON form; what is missing or of a wrong type starts at its default."""
-        memory = cls()
-        if not isinstance(value, dict):
-            return memory
-        if value.get("limit_field") == MAX_COMPLETION_TOKENS:
-            memory.limit_field = MAX_COMPLETION_TOKENS
-        model, path, since = value.get("model"), value.get("metrics_path"), value.get("metrics_absent_since")
-        memory.model = model if isinstance(model, str) else None
-        memory.metrics_path = path if isinstance(path, str) else None
-        memory.metrics_absent_since = since if isinstance(since, (int, float)) else None
-        memory.after = value.get("after")
-        for name in ("stuck_rounds", "still_windows", "strikes", "blind_windows"):
-            count = value.get(name)
-            setattr(memory, name, count if isinstance(count, int) else 0)
-        loading = value.get("loading_since")
-        memory.loading_since = loading if isinstance(loading, (int, float)) else None
-        memory.proved_alive = value.get("proved_alive") is True
-        return memory
-
-    def count_failure(self, outcome: ProbeOutcome, needed: int) -> tuple[int, bool]:
-        """Still windows so far, and whether `outcome` is still only a warning because too few prove the opposite.
-
-        What was proven alive pages only after `needed` failures that would page: as many as open an incident. A window
-        without readable counters is no evidence and changes nothing; but `needed` of them in a row are a server that
-        has gone as silent as one that pages from the start.
-        """
-        if outcome.verdict is Verdict.UNKNOWN:
-            return self.still_windows, False
-        if outcome.verdict is Verdict.PASS:
-            self.still_windows, self.strikes, self.blind_windows, self.proved_alive = 0, 0, 0, False
-            return 0, False
-        unreadable = outcome.reason in UNANSWERED and outcome.change.movement is Movement.UNKNOWN
-        if outcome.change.movement is Movement.FROZEN:
-            self.still_windows += 1
-        elif not unreadable:
-            self.still_windows = 0
-        self.blind_windows = self.blind_windows + 1 if unreadable else 0
-        if outcome.own_severity is not Severity.PAGE:
-            self.proved_alive, self.strikes = True, 0
-        elif self.proved_alive:
-            self.strikes += 0 if unreadable else 1
-            self.proved_alive = max(self.strikes, self.blind_windows) < needed
-        return self.still_windows, self.proved_alive
-
-    def count_loading(self, outcome: ProbeOutcome) -> float | None:
-        """For how long the server has been loading its model now; None if it is not."""
-        if outcome.reason is not ServerReason.LOADING:
-            self.loading_since = None
-            return None
-        if self.loading_since is None or self.loading_since > outcome.at:
-            self.loading_since = outcome.at
-        return outcome.at - self.loading_since
-
-    def to_json(self) -> Json:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 _HEAD_START_S = 0.25
 """The first look at the metrics goes before the probe, but a hanging one does not hold the probe up longer."""
