@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -61,13 +61,19 @@ class Daemon:
         *,
         clock: Clock | None = None,
         local_network: LocalNetwork | None = None,
+        on_ready: Callable[[Config], Awaitable[None]] | None = None,
     ) -> None:
-        """`load` reads the configuration each time it is called; it raises ConfigError for a bad one."""
+        """`load` reads the configuration each time it is called; it raises ConfigError for a bad one.
+
+        `on_ready` is awaited once, beside everything else, when the first pass over all checks is over.
+        """
         self._load = load
         self._state_dir = state_dir
         self._clock = clock or SystemClock()
         self._network = local_network or LocalNetwork()
         self._service = ServiceManager(self._clock)
+        self._on_ready = on_ready
+        self._ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._hang_up = asyncio.Event()
 
@@ -98,6 +104,7 @@ class Daemon:
             **watching.loops(),
             "reload": self._follow_reloads(watching),
             "service manager": self._attend(watching),
+            "ready": self._once_ready(watching),
         }
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop, name=name) for name, loop in loops.items()]
@@ -113,9 +120,15 @@ class Daemon:
 
         def on_ready() -> str:
             FailedStarts.of_this_service().clear()
+            self._ready.set()
             return _status_line(watching.config)
 
         await self._service.attend(watching.scheduler, on_ready)
+
+    async def _once_ready(self, watching: _Watching) -> None:
+        await self._ready.wait()
+        if self._on_ready is not None:
+            await self._on_ready(watching.config)
 
     async def _follow_reloads(self, watching: _Watching) -> None:
         while True:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import click
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_USAGE
 from watchdog.cli.options import config_option
 from watchdog.kinds import SERVICE
+from watchdog.model import NotificationKind
 from watchdog.reasons import OwnReason
 
 if TYPE_CHECKING:
@@ -99,7 +100,32 @@ def _notify(
     config_file: str | None, unit: str, ending: str, now: float, *, times: int = 1, pauses_s: tuple[float, ...] = ()
 ) -> bool:
     path, problems = _config_problems(config_file)
-    return asyncio.run(_send_to_all(_receivers(path), failure_text(unit, ending, problems, times), now, pauses_s))
+    text = failure_text(unit, ending, problems, times)
+    return bool(asyncio.run(_send_to_all(_receivers(path), text, _incident(text, now), pauses_s)))
+
+
+async def tell_of_start(config_file: str | None, ending: str, times: int, now: float) -> tuple[str, tuple[str, ...]]:
+    """Tell of a start that failed, one attempt each; returns the incident's id and the receivers that accepted."""
+    path, problems = _config_problems(config_file)
+    text = failure_text("inference-watchdog", ending, problems, times, NotificationKind.FIRING)
+    incident = _incident(text, now)
+    return incident.id, await _send_to_all(_receivers(path), text, incident, (), NotificationKind.FIRING)
+
+
+async def send_end(receivers: list[ReceiverSettings], incident_id: str, since: float) -> bool:
+    """Tell those who heard of failed starts that the daemon runs again; returns whether all of them accepted."""
+    from watchdog.clock import SystemClock
+    from watchdog.model import IncidentStatus, Text
+    from watchdog.text import timestamp
+
+    now = SystemClock().wall()
+    body = f"It could not start at {timestamp(since, now, None)}; it watches again.\npage · inference-watchdog"
+    text = Text(f"RESOLVED inference-watchdog runs again on {platform.node()}", body)
+    incident = replace(
+        _incident(text, since), id=incident_id, closed_at=now, status=IncidentStatus.RESOLVED, last_at=now
+    )
+    sent = (_send_to(one, text, incident, PAUSES_S, NotificationKind.RESOLVED) for one in receivers)
+    return all(await asyncio.gather(*sent))
 
 
 def _config_problems(config_file: str | None) -> tuple[Path | None, tuple[str, ...]]:
@@ -140,15 +166,22 @@ def fallback(environ: Mapping[str, str]) -> ReceiverSettings | None:
     return ReceiverSettings(name="fallback", url=Secret(url)) if url else None
 
 
-def failure_text(unit: str, ending: str, problems: tuple[str, ...], times: int) -> Text:
+def failure_text(
+    unit: str,
+    ending: str,
+    problems: tuple[str, ...],
+    times: int,
+    kind: NotificationKind = NotificationKind.NEW,
+) -> Text:
     """The message: what failed, why as far as is known, and what to do.
 
-    It is an occurrence (NEW): this process cannot promise a resolve.
+    NEW, an occurrence, where nobody can promise a resolve.
     """
     from watchdog.model import Text
 
     what = "cannot start" if problems else "keeps failing" if times > 1 else "has failed"
     why = f": {problems[0]}" if problems else f": {ending}" if ending else ""
+    log = f"journalctl -u {unit}" if unit.endswith(".service") else "its log"
     shown = [f"- {problem}" for problem in problems[:PROBLEMS_SHOWN]]
     more = len(problems) - len(shown)
     lines = [
@@ -159,17 +192,17 @@ def failure_text(unit: str, ending: str, problems: tuple[str, ...], times: int) 
         "Nothing is watched until this is fixed."
         if problems or times == 1
         else "It keeps restarting; nothing is watched meanwhile.",
-        f"look at: journalctl -u {unit}, and `inference-watchdog validate`",
+        f"look at: {log}, and `inference-watchdog validate`",
     ]
-    return Text(f"NEW inference-watchdog {what}{why}", "\n".join(lines))
+    return Text(f"{kind} inference-watchdog {what}{why}", "\n".join(lines))
 
 
-async def _send_to_all(receivers: list[ReceiverSettings], text: Text, now: float, pauses_s: tuple[float, ...]) -> bool:
-    """Send to all receivers at once, then to the fallback if none of them accepted; returns whether anybody did."""
+def _incident(text: Text, now: float) -> Incident:
+    """The failure as an incident: it is in no store, as the daemon is what failed."""
     from watchdog.model import Cause, Incident, Nature, Severity
     from watchdog.policy import incident_id
 
-    incident = Incident(
+    return Incident(
         id=incident_id(now, "", os.getpid() % 1024),
         key=SERVICE.key(),
         nature=Nature.OCCURRENCE,
@@ -182,21 +215,34 @@ async def _send_to_all(receivers: list[ReceiverSettings], text: Text, now: float
         opened_at=now,
         last_at=now,
     )
-    accepted = await asyncio.gather(*(_send_to(one, text, incident, pauses_s) for one in receivers))
-    if any(accepted):
-        return True
+
+
+async def _send_to_all(
+    receivers: list[ReceiverSettings],
+    text: Text,
+    incident: Incident,
+    pauses_s: tuple[float, ...],
+    kind: NotificationKind = NotificationKind.NEW,
+) -> tuple[str, ...]:
+    """Send to all receivers at once, then to the fallback if none of them accepted; returns the names of who did."""
+    accepted = await asyncio.gather(*(_send_to(one, text, incident, pauses_s, kind) for one in receivers))
+    names = tuple(one.name for one, good in zip(receivers, accepted, strict=True) if good)
+    if names:
+        return names
     last = fallback(os.environ)
     if last is None:
         click.echo(f"Nobody could be notified: no receiver accepted the message, and ${FALLBACK} is not set.", err=True)
-        return False
-    return await _send_to(last, text, incident, pauses_s)
+        return ()
+    return (last.name,) if await _send_to(last, text, incident, pauses_s, kind) else ()
 
 
-async def _send_to(settings: ReceiverSettings, text: Text, incident: Incident, pauses_s: tuple[float, ...]) -> bool:
+async def _send_to(
+    settings: ReceiverSettings, text: Text, incident: Incident, pauses_s: tuple[float, ...], kind: NotificationKind
+) -> bool:
     """Send to one receiver until it accepts, `pauses_s` between the attempts; returns whether it did."""
     from watchdog.clock import SystemClock
     from watchdog.message import Redactor, finish
-    from watchdog.model import Delivery, NotificationKind
+    from watchdog.model import Delivery
     from watchdog.notify import build
 
     clock = SystemClock()
@@ -208,11 +254,11 @@ async def _send_to(settings: ReceiverSettings, text: Text, incident: Incident, p
                 row=attempt,
                 receiver=settings.name,
                 incident_id=incident.id,
-                kind=NotificationKind.NEW,
+                kind=kind,
                 severity=incident.severity,
                 title=hide(text.title),
                 body=hide(text.body),
-                created_at=incident.opened_at,
+                created_at=incident.opened_at if incident.closed_at is None else incident.closed_at,
                 attempt=attempt,
                 incident=incident,
             )

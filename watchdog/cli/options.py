@@ -45,15 +45,15 @@ def state_dir_of(option: str | None, configured: str | None = None) -> Path:
     return chosen
 
 
-def kept_state_dir(option: str | None) -> Path:
-    """The same, for a command that needs nothing else of a configuration: the one in its default place is asked.
+def kept_state_dir(option: str | None, config_file: str | None = None) -> Path:
+    """The same, for who needs nothing else of a configuration: `config_file`, or the one in its default place.
 
     Whatever else is wrong with that file does not concern such a command.
     """
-    return state_dir_of(option, None if option else _configured())
+    return state_dir_of(option, None if option else _configured(config_file))
 
 
-def _configured() -> str | None:
+def _configured(config_file: str | None) -> str | None:
     from watchdog.errors import ConfigError
     from watchdog.loading import locate
     from watchdog.loading.files import read_regular
@@ -62,7 +62,7 @@ def _configured() -> str | None:
     from watchdog.loading.yaml_tree import MAX_BYTES
 
     try:
-        path = locate(None)
+        path = locate(config_file)
         return salvage_state_dir(read_regular(path, MAX_BYTES)[0], str(path))
     except (ConfigError, SettingError):
         return None

@@ -12,6 +12,7 @@ from watchdog.cli import EXIT_OK, EXIT_TRY_AGAIN, EXIT_USAGE
 from watchdog.cli.options import config_option, state_dir_of, state_dir_option
 
 if TYPE_CHECKING:
+    from watchdog.cli.start_guard import StartGuard
     from watchdog.config import Config
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -33,13 +34,38 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
     Logs go to standard error, as JSON lines unless that is a terminal. SIGTERM stops it within 5 seconds, SIGHUP
     reloads the configuration; a bad file is refused and the old configuration stays in force.
 
+    Where no unit of ours does it (launchd, a container), the receivers hear of a refused configuration at once, of any
+    other start that fails at the third in a row, and of the end of it; not when standard error is a terminal.
+
     Exit code 64: the configuration is invalid, another daemon uses this state, or a newer version wrote it; nothing
     was started.
     75: the state directory cannot be used now; trying again may help.
     """
-    import asyncio
+    from watchdog.cli.start_guard import StartGuard
 
     hang_ups = keep_hang_ups()
+    guard = StartGuard.of(config_file, state_dir)
+    guard.begin()
+    try:
+        code, why = _run(config_file, state_dir, log_level, log_file, hang_ups, guard)
+    except Exception as error:
+        guard.ended(EXIT_TRY_AGAIN, f"it crashed ({type(error).__name__})")
+        raise
+    guard.ended(code, why)
+    return code
+
+
+def _run(
+    config_file: str | None,
+    state_dir: str | None,
+    log_level: str,
+    log_file: Path | None,
+    hang_ups: list[int],
+    guard: StartGuard,
+) -> tuple[int, str]:
+    """The exit code of the daemon, and why it did not start."""
+    import asyncio
+
     from watchdog import logs
     from watchdog.errors import ConfigError, StateLockedError, StateVersionError, StoreError
     from watchdog.loading import load as load_file
@@ -65,14 +91,14 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
             if problem := matcher_problem(first.rules):
                 complain(f"Nothing was started: {problem}", "Install inference-watchdog again, or correct `rules`.")
-                return EXIT_USAGE
+                return EXIT_USAGE, problem
         from watchdog.daemon import Daemon, handle_signals
 
         loads = iter([first])
         daemon_state = state_dir_of(state_dir, first.state_dir)
 
         async def main() -> None:
-            daemon = Daemon(lambda: next(loads, None) or load(), daemon_state)
+            daemon = Daemon(lambda: next(loads, None) or load(), daemon_state, on_ready=guard.ready)
             handle_signals(daemon)
             if hang_ups:
                 daemon.reload()
@@ -81,11 +107,13 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
         asyncio.run(main())
     except ConfigError as error:
         complain(str(error), "Nothing was started. `inference-watchdog validate` shows the same, and the plan.")
-        return EXIT_USAGE
+        return EXIT_USAGE, "the configuration is refused"
     except StoreError as error:
         complain(f"Nothing was started: {error}")
-        return EXIT_USAGE if isinstance(error, StateLockedError | StateVersionError) else EXIT_TRY_AGAIN
-    return EXIT_OK
+        if isinstance(error, StateLockedError):
+            guard.dismiss()
+        return EXIT_USAGE if isinstance(error, StateLockedError | StateVersionError) else EXIT_TRY_AGAIN, str(error)
+    return EXIT_OK, ""
 
 
 def keep_hang_ups() -> list[int]:
