@@ -296,6 +296,13 @@ def test_a_frozen_counter_is_a_hang_only_after_three_windows() -> None:
     assert found(HUNG, count=3).name == "frozen"
 
 
+def test_a_replica_that_may_read_a_prompt_is_not_called_hung() -> None:
+    partial = {"engine_answered": 1.0, "engine_partial": 1.0}
+    assert found(probe("no_reply", partial)).name == "partly_frozen"
+    unclear = found(probe("no_reply", {**partial, "engine_prefill_hidden": 1.0}))
+    assert (unclear.name, unclear.confidence) == ("partly_still", Confidence.CANNOT_TELL)
+
+
 def test_an_engine_that_works_for_others_without_our_request_is_not_to_blame() -> None:
     seen_so = {"engine_answered": 1.0, "engine_lost": 1.0, "engine_works_for_others": 1.0}
     diagnosis = found(probe("no_reply", seen_so))

@@ -229,5 +229,30 @@ def test_an_engine_that_works_for_others_and_counts_no_request_does_not_hold_our
     assert compare(_vllm({"0": 9}, {"0": 1}), _vllm({"0": 60}, {"0": 0})).movement is Movement.BUSY
 
 
+def test_a_replica_that_stands_still_is_no_proven_hang_where_the_engine_hides_that_it_reads_a_prompt() -> None:
+    def sample(tokens: int) -> EngineSample:
+        lines = [f'lmdeploy:generation_tokens_total{{engine="{r}"}} {n}' for r, n in (("0", tokens), ("1", 50))]
+        return _read(*lines, *(f'lmdeploy:num_requests_running{{engine="{r}"}} 1' for r in (0, 1)))
+
+    change = compare(sample(10), sample(30))
+    assert (change.movement, change.stuck, change.prefill_hidden) == (Movement.PARTIAL, ("1",), True)
+    late = compare(_read("lmdeploy:num_requests_running 0", "lmdeploy:generation_tokens_total 5"),
+                   _read("lmdeploy:num_requests_running 1", "lmdeploy:generation_tokens_total 5"))  # fmt: skip
+    assert (late.movement, late.prefill_hidden) == (Movement.FROZEN, True)
+
+
+def test_without_a_count_of_running_requests_nobody_says_that_ours_is_missing() -> None:
+    sample = _read("vllm:num_requests_waiting 0", "vllm:generation_tokens_total 5")
+    assert compare(sample, sample).movement is Movement.UNKNOWN
+
+
+def test_finished_requests_of_others_are_no_life_of_ours_where_the_engine_counts_none() -> None:
+    before, after = (
+        _read("sglang:num_running_reqs 0", "sglang:num_queue_reqs 0", f"sglang:generation_tokens_total {n}")
+        for n in (100, 130)
+    )
+    assert (compare(before, after).movement, compare(before, after).moved) == (Movement.LOST, True)
+
+
 def test_an_exemplar_behind_a_value_is_not_part_of_it() -> None:
     assert _read('vllm:generation_tokens_total{engine="0"} 640.0 # {trace_id="a"} 1.0 1.7e9').progress == 640

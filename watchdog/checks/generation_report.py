@@ -57,7 +57,8 @@ def movement_words(change: Change, after: EngineSample | None, window_s: float) 
             words = f"the engine restarted during the probe; {queue}"
         case Movement.PARTIAL:
             names = ", ".join(one_line(name, 30) for name in change.stuck)
-            words = f"partly hung: replica {names} stands still while others work; {queue}"
+            hung = "partly hung, or one reads a long prompt" if change.prefill_hidden else "partly hung"
+            words = f"{hung}: replica {names} stands still while others work; {queue}"
         case Movement.UNKNOWN:
             words = ""
     return words

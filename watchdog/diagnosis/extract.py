@@ -234,6 +234,8 @@ def server_facts(given: DiagnosisInput) -> dict[Fact, Basis]:
     found |= _ended_how(newest, found)
     if len(set(given.incident.reasons)) > 1 and found.keys() & {Fact.CONFIGURATION, Fact.MODEL_GONE}:
         found[Fact.DIFFERENT] = Basis(", then ".join(given.incident.reasons))
+    if Fact.PREFILL_HIDDEN in found and Fact.PARTLY_FROZEN in found:
+        found[Fact.PARTLY_STILL] = found.pop(Fact.PARTLY_FROZEN)
     if reason == ServerReason.BUSY and Fact.BUSY_COUNTER not in found:
         found[Fact.SAYS_BUSY] = said
     http = _http_up(newest)

@@ -27,6 +27,7 @@ class Fact(StrEnum):
     ENGINE_RESTARTED = "engine_restarted"
     STANDS_STILL = "stands_still"
     PARTLY_FROZEN = "partly_frozen"
+    PARTLY_STILL = "partly_still"
     SILENT_API = "silent_api"
     REFUSED = "refused"
     UNREACHABLE = "unreachable"

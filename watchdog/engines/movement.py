@@ -74,11 +74,19 @@ def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
     stuck = tuple(sorted(still))
     name = _shown(before, after)
     values = _values(before, after, name)
+    hidden = after.engine in BY_NAME and BY_NAME[after.engine].prefill_hidden
     if moved:
         movement = Movement.PARTIAL if stuck else Movement.BUSY
         if _counts_no_request(before) and _counts_no_request(after):
             movement = Movement.LOST  # it works for others; ours waits somewhere in front of it
-        return Change(movement=movement, counter=name, before=values[0], after=values[1], stuck=stuck)
+        return Change(
+            movement=movement,
+            counter=name,
+            before=values[0],
+            after=values[1],
+            stuck=stuck,
+            prefill_hidden=hidden and bool(stuck),
+        )
     if reading:
         return _prefilling(before, after, stuck)
     return Change(
@@ -87,17 +95,16 @@ def compare(before: EngineSample | None, after: EngineSample | None) -> Change:
         before=values[0],
         after=values[1],
         stuck=stuck,
-        prefill_hidden=after.engine in BY_NAME and BY_NAME[after.engine].prefill_hidden,
+        prefill_hidden=hidden,
     )
 
 
 def _standing(before: EngineSample, after: EngineSample) -> Movement:
     if any(after.live[r].get(n, 0.0) < v for r, c in before.live.items() if r in after.live for n, v in c.items()):
         return Movement.UNKNOWN  # a gauge inside the sum fell: replies ended or were dropped, nothing is proven
-    if after.running is None and after.waiting is None:
-        return Movement.UNKNOWN
-    requests = (after.running or 0.0) + (after.waiting or 0.0)
-    return Movement.FROZEN if requests > 0 else Movement.LOST
+    if (after.running or 0.0) + (after.waiting or 0.0) > 0:
+        return Movement.FROZEN
+    return Movement.LOST if after.running is not None else Movement.UNKNOWN
 
 
 def _restarted(before: EngineSample, after: EngineSample) -> bool:
