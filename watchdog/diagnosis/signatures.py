@@ -142,7 +142,8 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          "what stands in front of the engine hangs: the engine works for others and counts no request of ours", _LIKELY,
          "the gateway or API process in front of the engine", "LiteLLM stopped, nginx with a dead upstream: measured"),
     _row("lost", (F.UNANSWERED, F.LOST), "front end or engine hangs",
-         "what stands in front of the engine hangs, or the engine itself: no request of ours is counted, and nothing moves",
+         "what stands in front of the engine hangs, or the engine itself: it counts no request of ours, and nothing "
+         "moves",
          _LIKELY, "the gateway or API process in front of the engine, and its log",
          "SGLang#33858; vLLM's counts go stale when its idle engine stops"),
     _row("partly_still", (F.UNANSWERED, F.PARTLY_STILL), "a replica hangs, or reads",
