@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
 import structlog
@@ -16,10 +16,10 @@ import structlog
 from watchdog.clock import Clock
 from watchdog.config import ReceiverSettings
 from watchdog.ingest import Ingest
-from watchdog.message import finish
+from watchdog.message import finish, finish_group
 from watchdog.model import Delivery, Outcome
 from watchdog.notify import Receiver
-from watchdog.policy import pause_s, permanent_row_pause_s, refused_row_pause_s, row_pause_s
+from watchdog.policy import GATHER_S, pause_s, permanent_row_pause_s, refused_row_pause_s, row_pause_s
 from watchdog.store import DeliveryView, Store
 from watchdog.waiting import sleep_or_event
 
@@ -46,6 +46,14 @@ class _Line:
     failing_since: float = 0.0
     resume_at: float = 0.0
     detail: str = ""
+    sent_at: dict[Hashable, float] = field(default_factory=dict)
+    """When (Unix seconds) the last message with each share key left."""
+
+    def note_sent(self, share_key: Hashable | None, now: float) -> None:
+        """A message leaves; those of long ago hold nothing back any more."""
+        self.sent_at = {key: at for key, at in self.sent_at.items() if 0 <= now - at < GATHER_S}
+        if share_key is not None:
+            self.sent_at[share_key] = now
 
 
 class Outbox:
@@ -144,13 +152,16 @@ class Outbox:
             if not await self._rested(line):
                 return
             line.queued.clear()
-            lease = await self._store.lease(name, self._clock.wall(), self._expire_s)
+            lease = await self._store.lease(
+                name, self._clock.wall(), self._expire_s, line.receiver.grouping, line.sent_at
+            )
             for delivery in lease.gave_up:
                 _log.error(
                     "gave up on a message", receiver=name, incident=delivery.incident_id, kind=delivery.kind.value
                 )
                 await self._ingest.report_abandoned(delivery)
             if lease.delivery is not None:
+                line.note_sent(lease.share_key, self._clock.wall())
                 await self._attempt(line, lease.delivery)
             elif lease.next_due_at is None:
                 await line.queued.wait()
@@ -178,7 +189,10 @@ class Outbox:
         """Send one message and write down what became of it."""
         now = self._clock.wall()
         ended_at = delivery.incident.closed_at if delivery.incident is not None else None
-        text = finish(delivery, now=now, zone=self._zone, ended_at=ended_at)
+        if delivery.members:
+            text = finish_group(delivery, now=now, zone=self._zone)
+        else:
+            text = finish(delivery, now=now, zone=self._zone, ended_at=ended_at)
         began = self._clock.monotonic()
         outcome = await line.receiver.send(delivery, text, now)
         outcome = replace(outcome, duration_s=self._clock.monotonic() - began)
@@ -201,6 +215,7 @@ class Outbox:
             receiver=delivery.receiver,
             incident=delivery.incident_id,
             kind=delivery.kind.value,
+            incidents=len(delivery.each),
             attempt=delivery.attempt,
             duration_s=round(outcome.duration_s, 3),
         )
@@ -237,7 +252,7 @@ class Outbox:
             next_try_s=round(pause, 1),
         )
         if line.settings.fallback and delivery.attempt >= line.settings.fallback_after:
-            await self._ingest.use_fallback(delivery, line.settings.fallback)
+            await self._use_fallback(delivery, line.settings.fallback)
         if line.failures >= _LONG_FAILURES and elapsed - line.failing_since >= _LONG_S:
             await self._ingest.delivery_failing(delivery.receiver, outcome.detail, failing=True)
 
@@ -263,7 +278,11 @@ class Outbox:
         if delivery.attempt == 1:
             await self._ingest.report_refused(delivery, outcome.detail)
             if line.settings.fallback:
-                await self._ingest.use_fallback(delivery, line.settings.fallback)
+                await self._use_fallback(delivery, line.settings.fallback)
+
+    async def _use_fallback(self, delivery: Delivery, fallback: str) -> None:
+        for member in delivery.each:
+            await self._ingest.use_fallback(member, fallback)
 
     async def _keep_fresh(self, receiver: Receiver, every_s: float | None) -> None:
         """Refresh what is still firing at a receiver that needs it."""

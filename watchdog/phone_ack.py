@@ -72,24 +72,31 @@ class PhoneAck:
             return
         receipts = [Receipt(*row) for row in await self._store.receipts(receiver)]
         self._busy = self._busy | {receiver} if waiting or receipts else self._busy - {receiver}
+        groups = await self._store.groups(receiver)
+        for group, members in groups.items():
+            member = next((one for one in members if one in waiting), None)
+            if member is not None:
+                waiting[group] = waiting[member]
         newest = {receipt.incident_id: receipt for receipt in receipts}
         if waiting:
             for incident_id in await channel.acknowledged(waiting.keys(), receipts):
-                await self._acknowledge(receiver, channel, waiting.pop(incident_id))
+                await self._acknowledge(receiver, channel, incident_id, waiting.pop(incident_id))
         for receipt in receipts:
             if receipt.incident_id not in waiting or newest[receipt.incident_id] is not receipt:
-                await channel.take_back(receipt, self._said(receipt.incident_id))
+                members = groups.get(receipt.incident_id, (receipt.incident_id,))
+                await channel.take_back(receipt, next(filter(None, map(self._said, members)), ""))
                 await self._store.settle_receipt(receipt.row)
 
-    async def _acknowledge(self, receiver: str, channel: AckChannel, incident: Incident) -> None:
+    async def _acknowledge(self, receiver: str, channel: AckChannel, asked: str, incident: Incident) -> None:
+        """`asked` is the id on the phone: of `incident`, or of a group that it is one of."""
         now = self._clock.wall()
         try:
-            await self._ingest.acknowledge(incident.id, now, REASON, receiver)
+            await self._ingest.acknowledge(asked, now, REASON, receiver)
         except StoreError:
             return  # it ended a moment ago
-        log.info("acknowledged", incident=incident.id, receiver=receiver)
+        log.info("acknowledged", incident=asked, receiver=receiver)
         try:
-            await channel.confirm(incident.id, self._said(incident.id))
+            await channel.confirm(asked, self._said(incident.id))
         except AckError as error:
             log.warning("acknowledgement_not_confirmed", receiver=receiver, problem=str(error))
 

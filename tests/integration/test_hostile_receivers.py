@@ -22,6 +22,7 @@ from watchdog.notify.ack_channels import AckChannel
 from watchdog.notify.apprise_receiver import open_plugin
 from watchdog.notify.bounded_http import READ_LIMIT_BYTES
 from watchdog.notify.chat_markup import plain_for
+from watchdog.policy import Grouping
 
 
 @asynccontextmanager
@@ -104,6 +105,7 @@ class Picky:
     name: str = "phone"
     refresh_s: float | None = None
     ack_channel: AckChannel | None = None
+    grouping: Grouping = Grouping.NONE
     refuses: Callable[[Delivery], Outcome | None] = lambda _delivery: None
     accepted: list[tuple[float, str]] = field(default_factory=list)
     tried: list[float] = field(default_factory=list)

@@ -21,7 +21,7 @@ from watchdog.model import CheckResult, DeliveryState
 from watchdog.notify import build
 from watchdog.outbox import GRACE_S, Outbox
 from watchdog.policy import AlertPlan
-from watchdog.store import Store
+from watchdog.store import DeliveryView, Store
 
 
 class Running:
@@ -48,6 +48,9 @@ class Running:
         with suppress(asyncio.CancelledError):
             await self.task
         await self.store.close()
+
+    async def rows(self) -> tuple[DeliveryView, ...]:
+        return await self.store.read_in_turn(lambda reader: reader.deliveries())
 
     async def take(self, *observations: object) -> None:
         await self.ingest.take(KEY, CheckResult(observations))  # type: ignore[arg-type]  # observations by name
@@ -90,14 +93,16 @@ async def test_a_hundred_incidents_reach_four_receivers_in_ten_seconds_while_the
         lines = [line_seen(device=f"0000:{bus:02x}:00.0", at=now) for bus in range(100)]
         began = time.monotonic()
         await running.take(*lines)
-        for sink in (a, b, c, d):
-            await sink.wait_for(100, timeout_s=30)
+        async with asyncio.timeout(30):
+            while sum(row.state is DeliveryState.DELIVERED for row in await running.rows()) < 400:
+                await asyncio.sleep(0.05)
         took = time.monotonic() - began
         print(f"100 incidents to 4 live receivers beside a dead one: {took:.2f} s")
         assert took < 10.0
-        wanted = [f"0000:{bus:02x}:00.0" for bus in range(100)]
         for sink in (a, b, c, d):
-            assert [title.split(" on ")[1] for title in sink.titles] == wanted
+            assert len(sink.titles) <= 3, "together, not one by one"
+            assert sink.titles[-1].startswith("NEW ")
+            assert "more" in sink.titles[-1]
 
 
 @pytest.mark.alone

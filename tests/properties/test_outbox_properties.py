@@ -7,6 +7,7 @@ import logging
 import os
 import tempfile
 from collections import defaultdict
+from collections.abc import Hashable
 from datetime import UTC
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from tests.support.clock import ManualClock
 from watchdog.config import EscalateSettings
 from watchdog.ingest import Ingest
 from watchdog.model import CheckResult, Delivery, Outcome, OutcomeReason, Severity, Verdict
-from watchdog.policy import AlertPlan
+from watchdog.policy import AlertPlan, Grouping
 from watchdog.store import Store
 
 RECEIVERS = st.sampled_from(["phone", "mail"])
-KEYS = st.sampled_from([KEY, "kernel_log/head"])
+KEYS = st.sampled_from([KEY, "kernel_log/head", "kernel_log/worker"])
+DEVICES = st.sampled_from(["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"])
 STORIES = st.sampled_from(["FFF", "PP", "FFFPP", "F", "P", "UUU", "FPFPF"])
 LETTERS = {"F": Verdict.FAIL, "P": Verdict.PASS, "U": Verdict.UNKNOWN}
 EXPIRE_S = 7 * 86400.0
@@ -33,6 +35,8 @@ EXPIRE_S = 7 * 86400.0
 
 class Deliveries(RuleBasedStateMachine):
     """The store and ingest are real; here is only the hand that carries messages, and may drop dead at any moment."""
+
+    grouping = Grouping.NONE
 
     @initialize()
     def begin(self) -> None:
@@ -45,6 +49,7 @@ class Deliveries(RuleBasedStateMachine):
         )
         self.arrived: dict[str, list[Delivery]] = defaultdict(list)
         self.leased: dict[str, Delivery | None] = {"phone": None, "mail": None}
+        self.sent_at: dict[str, dict[Hashable, float]] = {"phone": {}, "mail": {}}
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         self.open()
 
@@ -70,12 +75,12 @@ class Deliveries(RuleBasedStateMachine):
             seen = replace_at(observed(verdict, key, severity=severity), self.clock.wall())
             self.runner.run(self.ingest.take(key, CheckResult((seen,))))
 
-    @rule(page=st.booleans())
-    def see_line(self, page: bool) -> None:
-        seen = line_seen(severity=Severity.PAGE if page else Severity.WARN, at=self.clock.wall())
+    @rule(page=st.booleans(), device=DEVICES)
+    def see_line(self, page: bool, device: str) -> None:
+        seen = line_seen(severity=Severity.PAGE if page else Severity.WARN, at=self.clock.wall(), device=device)
         self.runner.run(self.ingest.take(seen.key, CheckResult((seen,))))
 
-    @rule(later=st.sampled_from([1.0, 60.0, 1900.0, 4000.0]))
+    @rule(later=st.sampled_from([1.0, 9.0, 60.0, 1900.0, 4000.0]))
     def pass_time(self, later: float) -> None:
         self.runner.run(self.clock.advance(later))
         self.runner.run(self.ingest.tick())
@@ -87,7 +92,11 @@ class Deliveries(RuleBasedStateMachine):
     @rule(name=RECEIVERS)
     def lease(self, name: str) -> None:
         if self.leased[name] is None:
-            self.leased[name] = self.runner.run(self.store.lease(name, self.clock.wall(), EXPIRE_S)).delivery
+            now = self.clock.wall()
+            lease = self.runner.run(self.store.lease(name, now, EXPIRE_S, self.grouping, self.sent_at[name]))
+            self.leased[name] = lease.delivery
+            if lease.share_key is not None:
+                self.sent_at[name][lease.share_key] = now
 
     @rule(name=RECEIVERS)
     def deliver(self, name: str) -> None:
@@ -122,7 +131,8 @@ class Deliveries(RuleBasedStateMachine):
         now = self.clock.wall()
         self.runner.run(self.store.postpone(sent, Outcome(OutcomeReason.TIMEOUT), now + 2, now))
         if name == "phone" and sent.attempt >= 3:
-            self.runner.run(self.ingest.use_fallback(sent, "mail"))
+            for member in sent.each:
+                self.runner.run(self.ingest.use_fallback(member, "mail"))
         self.leased[name] = None
 
     @rule(arrived=st.booleans())
@@ -142,7 +152,7 @@ class Deliveries(RuleBasedStateMachine):
                 self.arrived[name].append(sent)
                 self.acknowledge(sent)
             for _ in range(500):
-                lease = self.runner.run(self.store.lease(name, self.clock.wall() + 1800, EXPIRE_S))
+                lease = self.runner.run(self.store.lease(name, self.clock.wall() + 1800, EXPIRE_S, self.grouping))
                 if lease.delivery is None:
                     assert lease.depth == 0
                     break
@@ -171,7 +181,7 @@ class Deliveries(RuleBasedStateMachine):
             attempts: dict[int, int] = {}
             triggered: set[str] = set()
             ended: set[str] = set()
-            for sent in arrived:
+            for sent in (member for message in arrived for member in message.each):
                 assert sent.attempt > attempts.get(sent.row, 0), "a copy has a higher attempt"
                 attempts[sent.row] = sent.attempt
                 if sent.kind.is_trigger:
@@ -183,12 +193,44 @@ class Deliveries(RuleBasedStateMachine):
             owed = {row.incident_id for row in rows if row.receiver == name and row.kind.is_trigger}
             assert triggered == owed, "every trigger arrives"
             closed = {found.id for found in incidents.values() if found.closed_at is not None}
-            assert ended == triggered & closed, "an end arrives exactly where its trigger did"
+            self.check_ends(arrived, triggered & closed, ended)
             for found in incidents.values():
                 assert (name in found.notified) <= (found.id in triggered)
 
+    def check_ends(self, _arrived: list[Delivery], owed: set[str], ended: set[str]) -> None:
+        assert ended == owed, "an end arrives exactly where its trigger did"
+
+
+class ListedDeliveries(Deliveries):
+    """Receivers that take several incidents in one message: the same is owed, incident by incident."""
+
+    grouping = Grouping.LISTED
+
+
+class KeyedDeliveries(Deliveries):
+    """Receivers that keep an incident for each key, as paging services do."""
+
+    grouping = Grouping.KEYED
+
+    def check_ends(self, arrived: list[Delivery], owed: set[str], ended: set[str]) -> None:
+        assert ended <= owed
+        kept: dict[str, set[str]] = defaultdict(set)
+        keys: dict[str, set[str]] = defaultdict(set)
+        newest: dict[str, Delivery] = {}
+        for message in arrived:
+            newest[message.key] = message
+            for member in message.each:
+                keys[member.incident_id].add(message.key)
+                if member.kind.is_trigger:
+                    kept[message.key].add(member.incident_id)
+        assert all(len(one) == 1 for one in keys.values()), "an incident keeps the key it was opened under"
+        for key, incidents in kept.items():
+            assert newest[key].kind.is_end == (incidents <= owed), "a key is closed when all under it are over"
+
 
 TestDeliveries = pytest.mark.timeout(600)(Deliveries.TestCase)
-TestDeliveries.settings = settings(
-    max_examples=int(os.environ.get("OUTBOX_EXAMPLES", "120")), stateful_step_count=40, deadline=None
+TestListedDeliveries = pytest.mark.timeout(600)(ListedDeliveries.TestCase)
+TestKeyedDeliveries = pytest.mark.timeout(600)(KeyedDeliveries.TestCase)
+TestDeliveries.settings = TestListedDeliveries.settings = TestKeyedDeliveries.settings = settings(
+    max_examples=int(os.environ.get("OUTBOX_EXAMPLES", "80")), stateful_step_count=40, deadline=None
 )

@@ -37,12 +37,14 @@ class MoodySink(WebhookSink):
 
 
 def parsed(sink: WebhookSink) -> list[tuple[str, str, str, int]]:
-    """(kind, incident, title, attempt) of what arrived, in order."""
+    """(kind, incident or group, title, attempt) of what arrived, in order; the title of a group with its list."""
     found = []
     for body in sink.arrived:
-        words = body["message"].rsplit("\n", 1)[1].split()
-        kind = body["title"].split()[0]
-        found.append(("STILL FIRING" if kind == "STILL" else kind, words[1], body["title"], int(words[4])))
+        *lines, last = body["message"].split("\n")
+        words, kind, title = last.split(), body["title"].split()[0], body["title"]
+        if words[0] == "incidents":
+            title = "\n".join([title, *(line for line in lines if line.startswith("- "))])
+        found.append(("STILL FIRING" if kind == "STILL" else kind, words[1], title, int(words[4])))
     return found
 
 
@@ -50,20 +52,26 @@ def judge(state_dir: Path, sinks: dict[str, MoodySink]) -> Counter[str]:
     """What every receiver (by name) got, against what the store says it was owed; returns how many of which kind."""
     with closing(sqlite3.connect(state_dir / "state.db")) as database:
         rows = database.execute("SELECT receiver, incident, kind, state FROM outbox").fetchall()
+        groups: dict[tuple[str, str, str], set[str]] = {}
+        for *group, incident in database.execute("SELECT receiver, kind, group_id, incident FROM outbox"):
+            groups.setdefault((group[0], group[1], group[2]), set()).add(incident)
     assert {state for _receiver, _incident, _kind, state in rows} <= {"delivered", "dropped"}
     copies = total = 0
+    counts: Counter[str] = Counter()
     for name, sink in sinks.items():
         arrived = parsed(sink)
         seen: dict[tuple[str, str], int] = {}
         begun: set[str] = set()
         over: set[str] = set()
         for kind, incident, title, attempt in arrived:
+            members = groups.get((name, kind, incident), {incident})
+            counts[kind] += len(members)
             if kind in ("FIRING", "NEW"):
-                begun.add(incident)
+                begun |= members
             else:
-                assert incident in begun, f"{title} came before its trigger"
+                assert members <= begun, f"{title} came before its trigger"
             if kind in ("RESOLVED", "QUIET"):
-                over.add(incident)
+                over |= members
             assert attempt > seen.get((incident, title), 0), f"a copy of {title} without a higher attempt"
             seen[incident, title] = attempt
         mine = [row for row in rows if row[0] == name]
@@ -72,7 +80,6 @@ def judge(state_dir: Path, sinks: dict[str, MoodySink]) -> Counter[str]:
         copies += len(arrived) - len(seen)
         total += len(seen)
     untold = sum(sink.untold for sink in sinks.values())
-    counts = Counter(kind for sink in sinks.values() for kind, *_rest in parsed(sink))
     share = max(0, copies - untold) / max(1, total)
     print(
         f"{total} messages, {copies} copies, of them {untold} because the webhook's answer never reached the sender: "

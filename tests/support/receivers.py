@@ -16,6 +16,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Text
 from watchdog.notify.ack_channels import AckChannel
+from watchdog.policy import Grouping
 
 
 class Mood(StrEnum):
@@ -157,6 +158,7 @@ class RecordingReceiver:
     broken: bool = False
     refresh_s: float | None = None
     ack_channel: AckChannel | None = None
+    grouping: Grouping = Grouping.NONE
     accepted: list[tuple[Delivery, Text]] = field(default_factory=list)
     refreshed: list[tuple[Incident, ...]] = field(default_factory=list)
     tried: int = 0

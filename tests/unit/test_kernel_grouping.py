@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.kernlog.correlation import NEARBY_LINES, PcieFollowUps
-from watchdog.kernlog.grouping import MAX_DEVICES, MAX_LINES_SHOWN, observations
+from watchdog.kernlog.correlation import MAX_DEVICES, NEARBY_LINES, PcieFollowUps
+from watchdog.kernlog.grouping import MAX_LINES_SHOWN, observations
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Matcher
 from watchdog.model import Json, Nature, Observation, Severity, Verdict
@@ -226,6 +226,22 @@ def test_many_devices_of_one_kind_become_one_occurrence_beyond_a_limit() -> None
     assert found["kernel_log/worker/net.tx_timeout/(many)"].count == 200 - MAX_DEVICES
 
 
+def test_many_devices_that_come_batch_by_batch_become_one_occurrence_too_for_an_hour() -> None:
+    memory: Json = None
+    keys = set()
+    for batch in range(150):
+        lines = [
+            line(f"NETDEV WATCHDOG: veth{batch}x{number} (veth): transmit queue 0 timed out") for number in range(10)
+        ]
+        found, memory = observations("worker", lines, MATCHER, NOW + batch / 6, json.loads(json.dumps(memory)))
+        keys |= {one.key for one in found}
+    assert len(keys) == MAX_DEVICES + 1
+    again = line("NETDEV WATCHDOG: veth0x1 (veth): transmit queue 0 timed out")
+    assert list(fold(again, memory=memory, now=NOW + 30)) == ["kernel_log/worker/net.tx_timeout/veth0x1"]
+    new = line("NETDEV WATCHDOG: eth7 (veth): transmit queue 0 timed out", at=NOW + 4000)
+    assert list(fold(new, memory=memory, now=NOW + 4000)) == ["kernel_log/worker/net.tx_timeout/eth7"]
+
+
 def test_evidence_holds_no_control_characters_and_no_endless_line() -> None:
     (one,) = fold(line(FATAL + "\x1b[2J\x07\n" + "x" * 9000)).values()
     assert all(char.isprintable() for char in one.evidence[0].text)
@@ -256,7 +272,8 @@ def test_a_detail_far_above_lends_its_device_to_no_record() -> None:
 MEMORIES = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["bursts", "pcie", "a", "1"]), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["bursts", "pcie", "devices", "a", "1"]), inner, max_size=3)
     ),
 )
 

@@ -158,3 +158,34 @@ class Bursts:
     def to_json(self) -> Json:
         """What the next run needs, as JSON."""
         return {name: {str(step): count for step, count in steps.items()} for name, steps in self._counts.items()}
+
+
+MAX_DEVICES = 40
+"""Device names are partly chosen by others: so many of one kind are told apart within an hour."""
+_TOLD_APART_S = 3600.0
+
+
+class KnownDevices:
+    """The devices of each kind seen within the last hour, kept between batches as JSON: `{kind: {device: at}}`."""
+
+    def __init__(self, stored: Json | None) -> None:
+        kinds = stored.items() if isinstance(stored, Mapping) else ()
+        self._kinds: dict[str, dict[str, float]] = {
+            str(kind): {str(device): float(at) for device, at in devices.items() if isinstance(at, int | float)}
+            for kind, devices in kinds
+            if isinstance(devices, Mapping)
+        }
+
+    def admits(self, kind: str, device: str, now: float) -> bool:
+        """Whether `device` is told of by its own name, or as one of many."""
+        known = self._kinds.setdefault(kind, {})
+        if device not in known:
+            for name in [name for name, at in known.items() if not 0 <= now - at < _TOLD_APART_S]:
+                del known[name]
+            if len(known) >= MAX_DEVICES:
+                return False
+        known[device] = now
+        return True
+
+    def to_json(self) -> Json:
+        return {kind: dict(devices) for kind, devices in self._kinds.items() if devices}

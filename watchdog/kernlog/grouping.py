@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.correlation import Bursts, PcieFollowUps, RecordJoiner
+from watchdog.kernlog.correlation import Bursts, KnownDevices, PcieFollowUps, RecordJoiner
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.kinds import KERNEL_LOG
@@ -15,9 +15,6 @@ from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdic
 
 MAX_LINES_SHOWN = 10
 MAX_LINE_CHARS = 400
-MAX_DEVICES = 40
-"""Device names are partly chosen by others: beyond so many of one kind in one call the rest is reported as one."""
-
 NEWS_WITHIN_S = 3600.0
 """A line older than this that was there before the watchdog knew the host is history, not news."""
 
@@ -81,7 +78,7 @@ def observations(
     stored = memory if isinstance(memory, Mapping) else {}
     groups: dict[tuple[str, str], _Group] = {}
     bursts, follow_ups = Bursts(stored.get("bursts")), PcieFollowUps(stored.get("pcie"))
-    records = RecordJoiner()
+    records, devices = RecordJoiner(), KnownDevices(stored.get("devices"))
     old: list[tuple[KernelLine, Finding]] = []
     suppressed = False
     for number, line in enumerate(lines):
@@ -97,14 +94,18 @@ def observations(
             continue
         at = line.at if line.at is not None else now
         finding, also = follow_ups.join(finding, at)
-        group = _group(groups, finding)
+        group = _group(groups, finding, devices, now)
         if group is not None:
             severity = bursts.severity(finding, matcher.ruleset.by_id[finding.rule].bursts, at)
             group.add(line, finding, severity, f"{host} kernel", also)
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)
-    return tuple(found), {"bursts": bursts.to_json(), "pcie": follow_ups.to_json()}
+    return tuple(found), {
+        "bursts": bursts.to_json(),
+        "pcie": follow_ups.to_json(),
+        "devices": devices.to_json(),
+    }
 
 
 def _is_history(line: KernelLine, now: float) -> bool:
@@ -113,13 +114,15 @@ def _is_history(line: KernelLine, now: float) -> bool:
     return line.post_mortem or line.at is None or now - line.at > NEWS_WITHIN_S
 
 
-def _group(groups: dict[tuple[str, str], _Group], finding: Finding) -> _Group | None:
+def _group(
+    groups: dict[tuple[str, str], _Group], finding: Finding, devices: KnownDevices, now: float
+) -> _Group | None:
     """The group of `finding`; None for a detail whose record is not among the lines."""
     key = (finding.kind, finding.device or "-")
     if key not in groups:
         if finding.detail:
             return None
-        if sum(kind == finding.kind for kind, _ in groups) >= MAX_DEVICES:
+        if finding.device is not None and not devices.admits(finding.kind, finding.device, now):
             key = (finding.kind, MANY)
     return groups.setdefault(key, _Group(finding))
 

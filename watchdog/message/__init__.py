@@ -1,5 +1,6 @@
 """From an incident to the words a person reads on a locked phone at night. Pure: text in, text out."""
 
+from watchdog.message.group import finish_group
 from watchdog.message.redaction import REDACTED, Redactor
 from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, rehearsal, render
 from watchdog.message.room import Limits, fitted, plain
@@ -11,6 +12,7 @@ __all__ = [
     "Limits",
     "Redactor",
     "finish",
+    "finish_group",
     "fitted",
     "plain",
     "rehearsal",

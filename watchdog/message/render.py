@@ -105,7 +105,7 @@ TITLE_LIMIT = 80
 BODY_LIMIT = 1500
 _LAST_LINES = 220
 """Characters kept free in a rendered body for the lines that `finish` adds."""
-_LATE_S = 60.0
+LATE_S = 60.0
 """A message that leaves this long after it was written says so."""
 
 
@@ -301,7 +301,7 @@ def finish(delivery: Delivery, *, now: float, zone: tzinfo | None, ended_at: flo
     `ended_at` is when the incident ended, if its end is already queued behind this message.
     """
     last = f"incident {delivery.incident_id} · attempt {delivery.attempt}"
-    late = _lateness(delivery, ended_at, now, zone) if now - delivery.created_at >= _LATE_S else ""
+    late = _lateness(delivery, ended_at, now, zone) if now - delivery.created_at >= LATE_S else ""
     body = clean_block(delivery.body)
     room = BODY_LIMIT - len(last) - 1 - (len(late) + 1 if late else 0)
     lines = [*([late] if late else []), shortened(body, room), last]

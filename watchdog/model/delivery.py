@@ -60,6 +60,8 @@ class Delivery:
     """One outbox row on its way: what to send to whom, and how often that was tried (this time included).
 
     `incident` is the incident as it is stored now (None for a test alert); `severity` is that of the message.
+    A message about several incidents is the delivery of its first row, with all of its rows as `members` (empty for a
+    message about one) and the `group_id` they have in common.
     """
 
     row: int
@@ -72,6 +74,18 @@ class Delivery:
     created_at: float
     attempt: int
     incident: Incident | None = None
+    group_id: str = ""
+    members: tuple[Delivery, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Under which id the receiver knows what this message is about: of its incident, or of the group."""
+        return self.group_id or self.incident_id
+
+    @property
+    def each(self) -> tuple[Delivery, ...]:
+        """Every row that this message carries."""
+        return self.members or (self,)
 
 
 class OutcomeReason(StrEnum):

@@ -17,6 +17,7 @@ from watchdog.kinds import TEST
 from watchdog.message import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.ack_channels import AckChannel
+from watchdog.policy import Grouping
 from watchdog.text import clean_line
 
 REFRESH_S = 60.0
@@ -34,6 +35,7 @@ class AlertmanagerReceiver:
 
     refresh_s: float | None = REFRESH_S
     ack_channel: AckChannel | None = None
+    grouping = Grouping.NONE
 
     def __init__(self, settings: ReceiverSettings, redactor: Redactor) -> None:
         self.name = settings.name

@@ -24,6 +24,7 @@ from watchdog.notify.causes import cause_of, mail_cause
 from watchdog.notify.chat_markup import plain_for
 from watchdog.notify.services import Manner, close_by_alias, limits_of
 from watchdog.notify.urls import leave_deleted_directory, mute_loggers
+from watchdog.policy import Grouping
 from watchdog.text import clean_line
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class AppriseReceiver:
         self._plugin_lock = threading.Lock()
         self._running: dict[int, _Sending] = {}
         self._manner = Manner.of(self._url.reveal())
+        self.grouping = Grouping.KEYED if self._manner.opens_and_closes else Grouping.LISTED
         self.ack_channel = channel_for(settings, self._opened_plugin)
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:  # noqa: ARG002 - part of `Receiver`
@@ -108,7 +110,7 @@ class AppriseReceiver:
             self._manner.prepare(plugin, delivery)
             asks = self.ack_channel is not None and _waits_for_an_answer(delivery)
             if asks and self.ack_channel is not None:
-                self.ack_channel.ask(plugin, exchange, delivery.incident_id)
+                self.ack_channel.ask(plugin, exchange, delivery.key)
             with exchange:
                 outcome = self._hand_over(plugin, delivery, text, exchange)
                 if exchange.status in _NOT_THIS_TEXT:
@@ -123,7 +125,7 @@ class AppriseReceiver:
         """One message through apprise, cut to the service's room."""
         if delivery.kind.is_end and self._manner.closes_by_alias:
             exchange.begin()
-            return self._outcome(close_by_alias(plugin, delivery.incident_id), (), exchange)
+            return self._outcome(close_by_alias(plugin, delivery.key), (), exchange)
         import apprise  # noqa: PLC0415 - 27 MiB and a quarter of a second, only for who sends
 
         exchange.begin()
@@ -181,9 +183,9 @@ def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 def _waits_for_an_answer(delivery: Delivery) -> bool:
     """Whether this message is a page that somebody has to acknowledge: it is neither over nor acknowledged."""
-    incident = delivery.incident
-    is_open = incident is not None and incident.closed_at is None and incident.acknowledged_at is None
-    return is_open and delivery.severity is Severity.PAGE and not delivery.kind.is_end
+    incidents = [member.incident for member in delivery.each if member.incident is not None]
+    waits = any(one.closed_at is None and one.acknowledged_at is None for one in incidents)
+    return waits and delivery.severity is Severity.PAGE and not delivery.kind.is_end
 
 
 def open_plugin(url: str) -> apprise.NotifyBase:

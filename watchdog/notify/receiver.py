@@ -11,6 +11,7 @@ from watchdog.model import Delivery, Incident, Outcome, Text
 from watchdog.notify.ack_channels import AckChannel
 from watchdog.notify.alertmanager import AlertmanagerReceiver
 from watchdog.notify.apprise_receiver import AppriseReceiver
+from watchdog.policy import Grouping
 
 
 class Receiver(Protocol):
@@ -29,6 +30,11 @@ class Receiver(Protocol):
     @property
     def ack_channel(self) -> AckChannel | None:
         """How a page there is acknowledged on the phone; None: not there."""
+        ...
+
+    @property
+    def grouping(self) -> Grouping:
+        """What it makes of several incidents in one message."""
         ...
 
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:

@@ -137,7 +137,7 @@ class Manner:
             level = END if delivery.kind.is_end else delivery.severity.value
             setattr(plugin, row.attribute, _as_kept(plugin, row.attribute, row.loudness[level]))
         if self.opens_and_closes:
-            setattr(plugin, row.key, delivery.incident_id)
+            setattr(plugin, row.key, delivery.key)
             if not (delivery.kind.is_end and self.closes_by_alias):
                 plugin.action = row.end if delivery.kind.is_end else row.open
 
@@ -169,12 +169,12 @@ def _as_kept(plugin: Any, attribute: str, value: Any) -> Any:
     return type(now)(plugin.mode, value) if type(now).__name__ == "FCMPriorityManager" else value
 
 
-def close_by_alias(plugin: Any, incident_id: str) -> bool:
+def close_by_alias(plugin: Any, key: str) -> bool:
     """Ask Opsgenie, or its heir Jira Service Management, to close what has this alias (Alert API, Close Alert)."""
     import requests  # noqa: PLC0415 - comes with apprise, only for who sends
 
     places: Mapping[Any, str] = getattr(sys.modules[type(plugin).__module__], _PLACES[plugin.secure_protocol])
-    url = f"{places[plugin.region_name]}/{quote(incident_id)}/close"
+    url = f"{places[plugin.region_name]}/{quote(key)}/close"
     good, _request = plugin._fetch(requests.post, url, {"source": plugin.app_desc}, {"identifierType": "alias"})
     return bool(good)
 

@@ -15,6 +15,7 @@ from watchdog.policy.decision import (
     inhibitor_of,
     may_inhibit,
 )
+from watchdog.policy.grouping import GATHER_S, Grouping, group_id, held_until, sent_together, share_key, topic_of
 from watchdog.policy.patience import FIRST_TIMEOUT_S, NextProbe, PatienceReason, next_probe
 from watchdog.policy.plan import AlertPlan, Target
 from watchdog.policy.retry import (
@@ -38,6 +39,7 @@ from watchdog.policy.silences import (
 
 __all__ = [
     "FIRST_TIMEOUT_S",
+    "GATHER_S",
     "ID_MARK",
     "LABELS",
     "OUTBOX_LIMIT",
@@ -45,6 +47,7 @@ __all__ = [
     "Circumstances",
     "Decision",
     "DecisionReason",
+    "Grouping",
     "NextProbe",
     "PatienceReason",
     "QueueDecision",
@@ -54,7 +57,9 @@ __all__ = [
     "blind_observation",
     "decide",
     "ended",
+    "group_id",
     "held_for_the_first",
+    "held_until",
     "incident_id",
     "inhibitor_of",
     "maintained_by",
@@ -68,6 +73,9 @@ __all__ = [
     "queue_decision",
     "refused_row_pause_s",
     "row_pause_s",
+    "sent_together",
+    "share_key",
     "silenced_by",
+    "topic_of",
     "window_at",
 ]

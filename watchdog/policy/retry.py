@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from watchdog.model import NotificationKind
+from watchdog.model import NotificationKind, Severity
 
 LONGEST_PAUSE_S = 900.0
 """A row that its receiver refuses is tried at least so often."""
@@ -27,17 +27,26 @@ class QueueDecision(StrEnum):
     BEHIND_ANOTHER = "behind_another"
     SUPERSEDED = "superseded"
     TRIGGER_NEVER_ARRIVED = "trigger_never_arrived"
+    GROUP_STILL_OPEN = "group_still_open"
     GAVE_UP = "gave_up"
 
     @property
     def drops(self) -> bool:
         """Whether the row leaves the queue without being sent or given up."""
-        return self in (QueueDecision.SUPERSEDED, QueueDecision.TRIGGER_NEVER_ARRIVED)
+        return self in (
+            QueueDecision.SUPERSEDED,
+            QueueDecision.TRIGGER_NEVER_ARRIVED,
+            QueueDecision.GROUP_STILL_OPEN,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One undelivered row of one receiver: what `queue_decision` needs to know of it."""
+    """One undelivered row of one receiver: what is needed to decide what becomes of it.
+
+    `topic` is what it may be grouped by ("": nothing), `group_id` the group it was sent in before, if any; `home` is
+    the key under which its receiver was told of its incident first, "" while it was not.
+    """
 
     row: int
     incident_id: str
@@ -45,27 +54,36 @@ class Waiting:
     created_at: float
     attempt: int
     due_at: float
+    severity: Severity = Severity.PAGE
+    topic: str = ""
+    group_id: str = ""
+    home: str = ""
 
 
 def queue_decision(
-    waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None, now: float, expire_s: float
+    waiting: Waiting,
+    siblings: Sequence[Waiting],
+    triggered: int | None,
+    now: float,
+    expire_s: float,
+    *,
+    group_open: bool = False,
 ) -> QueueDecision:
     """What becomes of `waiting`; `siblings` are the undelivered rows of its incident for its receiver, itself included.
 
     `triggered` is the newest row there was when a trigger of its incident was delivered to this receiver, None if none
     was yet (a row, not a time: the wall clock may be set back).
+    `group_open`: the receiver knows the incident only as part of a group that has others without an end.
     An end never overtakes its trigger and is not owed if no trigger arrived; a reminder that something newer follows,
     or that is older than the trigger's arrival, says nothing any more. Triggers and owed ends are never dropped.
     """
-    ahead = any(other.row < waiting.row for other in siblings)
-    if waiting.kind is NotificationKind.STILL_FIRING:
-        late = triggered is not None and triggered >= waiting.row
-        if late or any(other.row > waiting.row for other in siblings):
-            return QueueDecision.SUPERSEDED
-    if waiting.kind.is_end and triggered is None and not ahead:
-        return QueueDecision.TRIGGER_NEVER_ARRIVED
-    if ahead:
+    silent = _says_nothing(waiting, siblings, triggered)
+    if silent is not None:
+        return silent
+    if any(other.row < waiting.row for other in siblings):
         return QueueDecision.BEHIND_ANOTHER
+    if waiting.kind.is_end and group_open:
+        return QueueDecision.GROUP_STILL_OPEN
     if now - waiting.created_at > expire_s and waiting.attempt >= _FEWEST_ATTEMPTS:
         return QueueDecision.GAVE_UP
     # What was never tried is due, and a due time further ahead than any pause is left from before the wall clock was
@@ -73,6 +91,18 @@ def queue_decision(
     if waiting.attempt > 0 and now < waiting.due_at <= now + LONGEST_PAUSE_S:
         return QueueDecision.NOT_DUE
     return QueueDecision.SEND
+
+
+def _says_nothing(waiting: Waiting, siblings: Sequence[Waiting], triggered: int | None) -> QueueDecision | None:
+    """Why a row says nothing any more, or None."""
+    if waiting.kind is NotificationKind.STILL_FIRING:
+        late = triggered is not None and triggered >= waiting.row
+        if late or any(other.row > waiting.row for other in siblings):
+            return QueueDecision.SUPERSEDED
+    ahead = any(other.row < waiting.row for other in siblings)
+    if waiting.kind.is_end and triggered is None and not ahead:
+        return QueueDecision.TRIGGER_NEVER_ARRIVED
+    return None
 
 
 def pause_s(failures: int, chance: float) -> float:

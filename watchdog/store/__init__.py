@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 from watchdog.errors import StoreError
 from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
+from watchdog.policy import Grouping
 from watchdog.store import deliveries, files
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
@@ -169,9 +170,20 @@ class Store:
         if commit.memory is not None:
             self._memories[commit.memory[0]] = commit.memory[1]
 
-    async def lease(self, receiver: str, now: float, expire_s: float) -> Lease:
-        """Lease the next row of `receiver`; rows older than `expire_s` are given up."""
-        taken = await self._do(lambda db: deliveries.lease(db, receiver, now, expire_s))
+    async def lease(
+        self,
+        receiver: str,
+        now: float,
+        expire_s: float,
+        grouping: Grouping = Grouping.NONE,
+        sent_at: Mapping[Hashable, float] | None = None,
+    ) -> Lease:
+        """Lease what `receiver` is sent next; rows older than `expire_s` are given up.
+
+        `sent_at`: when the last message with each share key left, for what waits to be grouped.
+        """
+        sent = dict(sent_at or {})
+        taken = await self._do(lambda db: deliveries.lease(db, receiver, now, expire_s, grouping, sent))
         self._depths[receiver] = taken.depth
         return taken
 
@@ -197,6 +209,10 @@ class Store:
     async def receipts(self, receiver: str) -> tuple[tuple[int, str, str], ...]:
         """Row, incident and receipt of every page at `receiver` that still waits for an answer there."""
         return await self._do(lambda db: deliveries.receipts(db, receiver))
+
+    async def groups(self, receiver: str) -> dict[str, tuple[str, ...]]:
+        """Every group that was sent to `receiver` and has open incidents: its id, and theirs."""
+        return await self._do(lambda db: deliveries.groups(db, receiver))
 
     async def settle_receipt(self, row: int) -> None:
         """The page of this outbox row needs no answer any more."""

@@ -60,6 +60,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX outbox_receipts ON outbox (receiver) WHERE receipt != '';
     """,
     "ALTER TABLE receivers ADD COLUMN proven_address TEXT NOT NULL DEFAULT '';",
+    """
+    ALTER TABLE outbox ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
+    CREATE INDEX outbox_groups ON outbox (group_id, receiver) WHERE group_id != '';
+    """,
 )
 """One script per version; the database's `user_version` says how many have run. Never change one that was released."""
 

@@ -13,7 +13,6 @@ from watchdog.errors import StoreError
 from watchdog.model import Silence
 from watchdog.store import files
 from watchdog.store.codec import dump
-from watchdog.store.reader import Reader
 from watchdog.store.writes import Queued, enqueue
 from watchdog.text import clean_line
 
@@ -74,17 +73,22 @@ class Requests:
             raise StoreError(f"no active silence {silence_id}; `inference-watchdog status` lists them")
 
     def acknowledge(self, incident_id: str, now: float, reason: str, author: str) -> None:
-        """Stop the reminders of an open incident until it ends.
+        """Stop the reminders of an open incident until it ends; with the id of a group, of all that are open in it.
 
-        Raises `StoreError` if it is not open, or for no reason.
+        Raises `StoreError` if none is open, or for no reason.
         """
-        found = Reader(self._db).incident(incident_id)
-        if found is None or found.closed_at is not None:
+        members = self._db.execute(
+            "SELECT id FROM incidents WHERE status = 'firing'"
+            " AND (id = ? OR id IN (SELECT incident FROM outbox WHERE group_id = ?))",
+            (incident_id, incident_id),
+        ).fetchall()
+        if not members:
             raise StoreError(f"no open incident {incident_id}; `inference-watchdog status` lists them")
-        self._db.execute(
-            "INSERT OR REPLACE INTO acknowledgements VALUES (?, ?, ?, ?)",
-            (incident_id, now, _reason(reason), _author(author)),
-        )
+        for (member,) in members:
+            self._db.execute(
+                "INSERT OR REPLACE INTO acknowledgements VALUES (?, ?, ?, ?)",
+                (member, now, _reason(reason), _author(author)),
+            )
 
     def queue(self, messages: Iterable[Queued]) -> tuple[int, ...]:
         """Queue messages (a test alert); returns their rows."""
