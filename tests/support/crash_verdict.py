@@ -14,7 +14,7 @@ from tests.support.receivers import Mood, WebhookSink
 
 MOODS = [Mood.WELL] * 13 + [Mood.ERROR] * 3 + [Mood.REDIRECT, Mood.SLOW, Mood.TWICE, Mood.HANG]
 COPIES_BUDGET = 0.02
-"""Of all messages: copies that only a kill between the webhook's answer and our note of it explains."""
+"""Of all notifications: copies that only a kill between the webhook's answer and our note of it explains."""
 
 
 class MoodySink(WebhookSink):
@@ -56,7 +56,7 @@ def judge(state_dir: Path, sinks: dict[str, MoodySink]) -> Counter[str]:
         for *group, incident in database.execute("SELECT receiver, kind, group_id, incident FROM outbox"):
             groups.setdefault((group[0], group[1], group[2]), set()).add(incident)
     assert {state for _receiver, _incident, _kind, state in rows} <= {"delivered", "dropped"}
-    copies = total = 0
+    copies = 0
     counts: Counter[str] = Counter()
     for name, sink in sinks.items():
         arrived = parsed(sink)
@@ -78,11 +78,11 @@ def judge(state_dir: Path, sinks: dict[str, MoodySink]) -> Counter[str]:
         assert begun == {incident for _r, incident, kind, _s in mine if kind in ("FIRING", "NEW")}
         assert over == begun, "everything is over in the end, and everybody who was told knows"
         copies += len(arrived) - len(seen)
-        total += len(seen)
+    total = sum(counts.values())
     untold = sum(sink.untold for sink in sinks.values())
     share = max(0, copies - untold) / max(1, total)
     print(
-        f"{total} messages, {copies} copies, of them {untold} because the webhook's answer never reached the sender: "
+        f"{total} notifications, {copies} copies, {untold} of them because the webhook's answer never reached the sender: "
         f"{share:.1%} unexplained (budget {COPIES_BUDGET:.0%}); {dict(counts)}"
     )
     assert share <= COPIES_BUDGET + 2 / max(1, total)

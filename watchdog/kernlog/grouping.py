@@ -114,9 +114,7 @@ def _is_history(line: KernelLine, now: float) -> bool:
     return line.post_mortem or line.at is None or now - line.at > NEWS_WITHIN_S
 
 
-def _group(
-    groups: dict[tuple[str, str], _Group], finding: Finding, devices: KnownDevices, now: float
-) -> _Group | None:
+def _group(groups: dict[tuple[str, str], _Group], finding: Finding, devices: KnownDevices, now: float) -> _Group | None:
     """The group of `finding`; None for a detail whose record is not among the lines."""
     key = (finding.kind, finding.device or "-")
     if key not in groups:
