@@ -82,7 +82,7 @@ def judge(state_dir: Path, sinks: dict[str, MoodySink]) -> Counter[str]:
     untold = sum(sink.untold for sink in sinks.values())
     share = max(0, copies - untold) / max(1, total)
     print(
-        f"{total} notifications, {copies} copies, {untold} of them because the webhook's answer never reached the sender: "
+        f"{total} notifications, {copies} copies, {untold} of them as the webhook's answer never reached the sender: "
         f"{share:.1%} unexplained (budget {COPIES_BUDGET:.0%}); {dict(counts)}"
     )
     assert share <= COPIES_BUDGET + 2 / max(1, total)
