@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*build, "--target", "wheel"], check=True, cwd=unpacked, capture_output=True)
     (made,) = target.glob("*.whl")
     return made
+
+
+def test_every_table_and_script_beside_the_code_is_in_the_wheel(wheel: Path) -> None:
+    """From the wheel the packages for Debian and Fedora are built."""
+    listed = subprocess.run(["git", "ls-files", "watchdog"], check=True, cwd=ROOT, capture_output=True, text=True)
+    held = set(zipfile.ZipFile(wheel).namelist())
+    assert "watchdog/notify/services.yaml" in held
+    assert [name for name in listed.stdout.split() if name not in held] == []
 
 
 @pytest.mark.parametrize("python", PYTHONS.values(), ids=PYTHONS.keys())
