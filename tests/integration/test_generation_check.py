@@ -410,3 +410,19 @@ async def test_a_slow_server_whose_every_page_is_slow_still_has_nearly_its_whole
     async with LlmServer(slow) as server:
         observation = _main(await _run(_settings(server, model=None, probe=ProbeSettings(timeout_s=3))))
     assert observation.verdict is Verdict.PASS
+
+
+async def test_a_request_that_passed_before_and_is_called_bad_now_is_the_servers_fault() -> None:
+    healthy = recorded("vllm-stream-ok")
+    for body, reason in (
+        ({"error": {"message": "Bad Request", "type": "BadRequestError", "code": 400}}, "server_error"),
+        ({"error": {"message": "Unsupported parameter: temperature", "type": "x", "code": 400}}, "bad_request"),
+    ):
+        async with LlmServer(routes(in_turn(healthy, reply_with(body, 400)))) as server:
+            first = await _run(_settings(server))
+            second = await _run(_settings(server), first.memory)
+            changed = await _run(_settings(server, extra_body={"top_k": 1}), first.memory)
+        assert _main(first).reason == "ok"
+        assert _main(second).reason == reason
+        assert ("that it took before" in _main(second).summary) == (reason == "server_error")
+        assert _main(changed).reason == "bad_request", "this one it never took"

@@ -219,7 +219,9 @@ class GenerationCheck:
             this.attempts.append(judgement)
             if len(this.attempts) >= _MOST_ATTEMPTS or not await self._worth_another(this, judgement):
                 break
-        if judgement.reason is ServerReason.BAD_REQUEST:
+        judgement = memory.with_history(judgement, request_body(self._server, this.model, "", memory.limit_field))
+        this.attempts[-1] = judgement
+        if judgement.reason is ServerReason.BAD_REQUEST or judgement.took_before:
             memory.limit_field = MAX_TOKENS
         if judgement.reason in PASSING:
             memory.model = None if self._server.model else this.model

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS
 from watchdog.checks.generation_report import ProbeOutcome
+from watchdog.completion.judgement import Judgement
 from watchdog.engines.movement import Movement
 from watchdog.model import Json, Severity, Verdict
-from watchdog.reasons import UNANSWERED, ServerReason
+from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 
 
 @dataclass(slots=True)
@@ -19,7 +21,8 @@ class GenerationMemory:
     a row in which such requests made no progress between two probes. Of the failures since the last pass,
     `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning,
     `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
-    that could be read. `loading_since` is since when it has been loading its model.
+    that could be read. `loading_since` is since when it has been loading its model. `accepted` is the mark of the
+    request that passed last.
     """
 
     limit_field: str = MAX_TOKENS
@@ -33,6 +36,7 @@ class GenerationMemory:
     strikes: int = 0
     blind_windows: int = 0
     loading_since: float | None = None
+    accepted: str | None = None
 
     @classmethod
     def from_json(cls, value: Json) -> GenerationMemory:
@@ -53,7 +57,22 @@ class GenerationMemory:
         loading = value.get("loading_since")
         memory.loading_since = loading if isinstance(loading, (int, float)) else None
         memory.proved_alive = value.get("proved_alive") is True
+        accepted = value.get("accepted")
+        memory.accepted = accepted if isinstance(accepted, str) else None
         return memory
+
+    def with_history(self, judgement: Judgement, request: bytes) -> Judgement:
+        """`judgement` of `request` (without its nonce), weighed by what the server did with the same one before.
+
+        What it took before, and now calls a bad request without naming anything in it, is no fault of the request.
+        """
+        mark = hashlib.sha256(request).hexdigest()[:16]
+        if judgement.reason in PASSING:
+            self.accepted = mark
+        took_before = judgement.reason is ServerReason.BAD_REQUEST and self.accepted == mark
+        if not took_before or judgement.names_request or judgement.wrong_scheme:
+            return judgement
+        return replace(judgement, reason=ServerReason.SERVER_ERROR, alive=False, took_before=True)
 
     def count_failure(self, outcome: ProbeOutcome, needed: int) -> tuple[int, bool]:
         """Still windows so far, and whether `outcome` is still only a warning because too few prove the opposite.

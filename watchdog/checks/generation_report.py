@@ -35,6 +35,8 @@ def outcome_words(judgement: Judgement, timeout_s: float) -> str:
 def _finer_words(judgement: Judgement) -> str:
     if judgement.blocked:
         return "configuration: an allow-list or a proxy refuses this machine"
+    if judgement.took_before:
+        return "the server calls a request bad that it took before"
     return "configuration: base_url has the wrong scheme" if judgement.wrong_scheme else ""
 
 

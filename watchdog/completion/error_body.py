@@ -230,6 +230,12 @@ def reason_of(status: int, error_body: ErrorBody, *, in_stream: bool = False) ->
     return by_status
 
 
+def names_request(error_body: ErrorBody) -> bool:
+    """Whether the error is about something in the request."""
+    words = error_body.haystack
+    return bool(phrases.REQUEST_FAULT.search(words) or phrases.TOO_LONG.search(words))
+
+
 def wants_tls(error_body: ErrorBody) -> bool:
     """Whether the port says that it speaks TLS, to a request in plain HTTP."""
     return bool(phrases.TLS_PORT.search(error_body.haystack))

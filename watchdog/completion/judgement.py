@@ -16,7 +16,8 @@ class Judgement:
     `alive`: True = at least one token is proven, False = proven none, None = undecided. `detail` is the server's own
     words or the finer cause, one line, safe to show. `said` is what it wrote into an open stream in plain words.
     `blocked`: this machine is refused, not its key. `wrong_scheme`: `http://` and `https://` are mixed up.
-    `closed`: the stream was ended before it held a token. Times are seconds from the start of the request.
+    `closed`: the stream was ended before it held a token. `names_request`: the error is about what we ask.
+    `took_before`: the server refuses a request that it took before. Times are seconds from the start of the request.
     `text` and `reasoning` hold no think tags; both are "" when blank. `completion_tokens` is what the server counted.
     """
 
@@ -37,6 +38,8 @@ class Judgement:
     blocked: bool = False
     wrong_scheme: bool = False
     closed: bool = False
+    names_request: bool = False
+    took_before: bool = False
 
 
 def unanswered(reason: ServerReason, detail: str, duration_s: float) -> Judgement:

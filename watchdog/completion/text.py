@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from unicodedata import category
 
+from watchdog.completion.error_body import ErrorBody, error_body_in
 from watchdog.model import Json
 
 # Where the generated text can be in a message or a delta, over all engines.
@@ -150,6 +151,7 @@ class ReplyAccumulator:
         self.choices_seen = 0
         self.wrong_type = ""
         self.finish_reason: str | None = None
+        self.finish_error: ErrorBody | None = None
         self.completion_tokens: int | None = None
         self.model: str | None = None
         self.chunks = 0
@@ -182,6 +184,8 @@ class ReplyAccumulator:
             found = found._replace(content=choice["text"])
         finish = choice.get("finish_reason")
         if isinstance(finish, dict):
+            if finish.get("message"):
+                self.finish_error = error_body_in({"error": finish})  # SGLang: `abort`, with why and a status
             finish = finish.get("type")
         if isinstance(finish, str) and finish:
             self.finish_reason = finish

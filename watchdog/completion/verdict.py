@@ -13,6 +13,7 @@ from watchdog.completion.error_body import (
     error_body_in,
     error_body_of,
     looks_like_html,
+    names_request,
     reason_of,
     refuses_this_machine,
     wants_other_limit,
@@ -67,6 +68,7 @@ def judge_status(status: int, body: bytes, location: str) -> Judgement:
         detail=detail,
         wants_other_limit=wants_other_limit(status, error_body),
         wrong_scheme=wrong_scheme,
+        names_request=names_request(error_body),
         blocked=reason is ServerReason.AUTH and refuses_this_machine(status, error_body),
     )
 
@@ -75,7 +77,8 @@ def judge_error_event(error_body: ErrorBody, accumulator: ReplyAccumulator, *, i
     """The judgement of an error said under HTTP 200, before or after text."""
     reason = reason_of(200, error_body, in_stream=in_stream)
     alive = True if accumulator.has_text else reason.row.alive
-    return Judgement(reason=reason, alive=alive, detail=error_body.words)
+    said = names_request(error_body)
+    return Judgement(reason=reason, alive=alive, detail=error_body.words, names_request=said)
 
 
 def judge_endless(accumulator: ReplyAccumulator) -> Judgement:
@@ -183,6 +186,8 @@ def _no_json(body: bytes, end: End) -> Judgement:
 def judge_finished(accumulator: ReplyAccumulator) -> Judgement:
     """The judgement of a reply that came to its end: text, or which kind of none."""
     finish, tokens = accumulator.finish_reason, accumulator.completion_tokens
+    if finish in _ERROR_FINISHES and accumulator.finish_error is not None:
+        return judge_error_event(accumulator.finish_error, accumulator)
     if finish in _ERROR_FINISHES:
         return Judgement(
             reason=ServerReason.SERVER_ERROR, alive=accumulator.has_text, detail=f"finish_reason is {finish}"
