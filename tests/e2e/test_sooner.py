@@ -75,7 +75,7 @@ async def test_the_engines_own_error_pages_after_three_quick_answers(tmp_path: P
         await until(lambda: sink.titles, what="the page")
         assert daemon.saw("observation", check="generation/deepseek", reason="engine_dead")
         assert daemon.saw("next_probe", why="proven_dead")
-        assert time.monotonic() - began <= 12, "a start, and three probes a second apart"
+        assert time.monotonic() - began <= 40, "a start and three probes a second apart, not two intervals of a minute"
 
 
 async def test_switched_off_it_keeps_the_rhythm(tmp_path: Path) -> None:
