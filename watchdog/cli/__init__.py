@@ -33,6 +33,7 @@ COMMANDS = {
     "run": Entry("run", "command", "run the daemon"),
     "check": Entry("check", "command", "run every check once, now, and show what it found"),
     "probe": Entry("probe", "command", "ask one server for text, without any configuration"),
+    "wait": Entry("wait", "command", "until a server gives real text, or until nothing runs there; for scripts"),
     "scan": Entry("scan", "command", "classify a saved kernel log"),
     "validate": Entry("validate", "command", "check the configuration and show who is alerted about what, and when"),
     "doctor": Entry(

@@ -54,10 +54,10 @@ def command(
     from watchdog.config import ProbeSettings, ServerSettings
 
     server = ServerSettings(
-        name=_name_of(base_url),
+        name=server_name(base_url),
         base_url=base_url.rstrip("/"),
         model=model,
-        api_key=_key_from(api_key_env),
+        api_key=key_from(api_key_env),
         metrics_url=_checked_url(metrics_url),
         probe=ProbeSettings(timeout_s=timeout_s, max_tokens=max_tokens, stream=not no_stream),
     )
@@ -75,7 +75,8 @@ async def _probe(server: ServerSettings) -> ProbeOutcome:
         return await GenerationCheck(server, client).probe(None, SystemClock().wall())
 
 
-def _name_of(base_url: str) -> str:
+def server_name(base_url: str) -> str:
+    """The name of a server that has none. Raises UsageError for what is no address."""
     parts = _web_url("BASE_URL", base_url)
     if parts.query or parts.fragment:
         raise click.UsageError("BASE_URL holds a ? or #, and /chat/completions is appended to it: end it with /v1")
@@ -102,7 +103,8 @@ def _checked_url(url: str | None) -> str | None:
     return url
 
 
-def _key_from(variable: str | None) -> Any:
+def key_from(variable: str | None) -> Any:
+    """The API key in an environment variable, or None for no variable. Raises UsageError."""
     from watchdog.config import Secret
 
     if variable is None:
