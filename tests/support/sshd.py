@@ -130,7 +130,9 @@ class RealHost:
         keys = [path.with_suffix(".pub").read_text() for path in (self.key, self.locked_key)]
         keys.append(f'restrict,command="/run/lab/reader" {self.forced_key.with_suffix(".pub").read_text()}')
         (lab / "authorized_keys").write_text("".join(keys))
+        match = next((at for at, line in enumerate(self._options) if line.startswith("Match ")), len(self._options))
         lines = [
+            *self._options[:match],  # the first value of a word counts, and a Match lasts to the end
             f"Port {self.port}",
             "ListenAddress 127.0.0.1",
             f"HostKey {self.host_key}",
@@ -141,7 +143,7 @@ class RealHost:
             "KbdInteractiveAuthentication no",
             "StrictModes no",
             "LogLevel ERROR",
-            *self._options,
+            *self._options[match:],
         ]
         (self.root / "sshd_config").write_text("\n".join(lines) + "\n")
 

@@ -77,6 +77,8 @@ class ConnectionProgress:
     """How far a connection came, noted as it happens, so that a deadline can say what it was waiting for.
 
     `running` is the request that is being answered; `known_keys` is how many host keys known_hosts has for the host.
+    `revoked` are those that it marks so, written like `offered_key`. `key_taken`: the host knew our key and had us sign
+    with it.
     """
 
     connected: bool = False
@@ -85,6 +87,8 @@ class ConnectionProgress:
     running: str = ""
     offered_key: str = ""
     known_keys: int = 0
+    revoked: frozenset[str] = frozenset()
+    key_taken: bool = False
     connection: asyncssh.SSHClientConnection | None = None
 
     @property
@@ -237,6 +241,14 @@ def closed_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
             stage=progress.stage,
         )
     when = {Stage.LOGIN: "during the login", Stage.SESSION: "right after the login"}
+    if progress.stage is Stage.GREETING and progress.server_version:
+        return HostError(
+            HostReason.RESET,
+            f"{endpoint(host)} closed the connection right after the SSH versions",
+            "It may have no encryption method in common with this program, or too many connections. See `journalctl -u "
+            "ssh` there.",
+            stage=progress.stage,
+        )
     return HostError(
         HostReason.RESET,
         f"{endpoint(host)} closed the connection {when.get(progress.stage, 'before the SSH greeting')}",
@@ -248,7 +260,7 @@ def closed_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
 
 def host_key_error(host: HostSettings, progress: ConnectionProgress, *, revoked: bool = False) -> HostError:
     """The host's key is not the one we know, or we know none. Both end it: host keys are always checked."""
-    if revoked:
+    if revoked or progress.offered_key in progress.revoked:
         return HostError(
             HostReason.HOST_KEY_CHANGED,
             f"{endpoint(host)} offers a host key that {host.known_hosts} marks as @revoked",
@@ -275,13 +287,32 @@ def host_key_error(host: HostSettings, progress: ConnectionProgress, *, revoked:
     )
 
 
-def key_refused_error(host: HostSettings) -> HostError:
-    """The host did not accept our key for this user; it does not say whether the user exists."""
+def key_refused_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
+    """The host did not let us in. Where it did not even know our key, it does not say whether the user exists."""
+    if progress.key_taken:
+        return HostError(
+            HostReason.KEY_REFUSED,
+            f"{endpoint(host)} accepts our key for user {host.user}, but does not let it in with the key alone",
+            "It wants a second proof (AuthenticationMethods), which a daemon cannot give: exempt this user with "
+            f"`Match User {host.user}`. Or the account is locked or expired: `journalctl -u ssh` there says so.",
+            stage=Stage.LOGIN,
+        )
     return HostError(
         HostReason.KEY_REFUSED,
         f"{endpoint(host)} does not let user {host.user} in with our key",
         f"Add our public key to ~{host.user}/.ssh/authorized_keys there; check that the user exists and has a shell.",
         stage=Stage.LOGIN,
+    )
+
+
+def no_method_error(host: HostSettings) -> HostError:
+    """It hangs up time after time as soon as it has seen what we speak."""
+    return HostError(
+        HostReason.NOT_SSH,
+        f"{endpoint(host)} closes the connection right after the SSH versions: most likely it has no encryption method "
+        "in common with this program",
+        "`journalctl -u ssh` there says which (`Unable to negotiate`). Update its SSH server.",
+        stage=Stage.GREETING,
     )
 
 
@@ -306,7 +337,7 @@ def error_from_exception(host: HostSettings, error: Exception, progress: Connect
     if isinstance(error, asyncssh.DisconnectError) and "too many authentication failures" in text:
         return _too_many_keys_error(host)
     if isinstance(error, asyncssh.PermissionDenied):
-        return key_refused_error(host)
+        return key_refused_error(host, progress)
     if isinstance(error, asyncssh.ChannelOpenError):
         return _channel_error(host, error, progress)
     if isinstance(error, OSError):

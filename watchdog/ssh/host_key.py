@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
-from watchdog.ssh.errors import ConnectionProgress, HostError, error_from_exception, timeout_error
+from watchdog.ssh.errors import (
+    ConnectionProgress,
+    HostError,
+    error_from_exception,
+    host_key_error,
+    no_method_error,
+    timeout_error,
+)
 from watchdog.ssh.race import connect_first
 from watchdog.ssh.user_config import DEFAULT_PORT, target
 
 if TYPE_CHECKING:
     import asyncssh
+
+
+RECHECK_S = 5.0
 
 
 class KeyStatus(StrEnum):
@@ -102,6 +112,24 @@ async def scan_host_key(host: HostSettings, timeout_s: float, known_hosts: bytes
     return host_key_of(taken[0])
 
 
+async def why_closed(
+    host: HostSettings, progress: ConnectionProgress, told: HostError, known_hosts: bytes
+) -> HostError:
+    """Why a host closed the connection right after the SSH versions, `told` if it stays unclear.
+
+    sshd does so without a word when it has no host key of the kind that known_hosts holds, or shares no encryption
+    method with us; so the key it offers to those who ask for any kind is looked at, on one more connection.
+    """
+    try:
+        offered = await scan_host_key(host, RECHECK_S)
+    except HostError as error:
+        return no_method_error(host) if error.reason is told.reason and error.stage is told.stage else told
+    if key_status(host, offered, known_hosts) is KeyStatus.KNOWN:
+        return told
+    progress.offered_key = f"{offered.openssh.split()[0]} {offered.fingerprint}"
+    return host_key_error(host, progress)
+
+
 def _signatures(kind: str) -> str:
     return "rsa-sha2-512" if kind == "ssh-rsa" else kind
 
@@ -115,8 +143,15 @@ def host_key_of(key: asyncssh.SSHKey) -> HostKey:
     return HostKey(" ".join(words[:2]), key.get_fingerprint(), bits, kind)
 
 
-def trusted_keys(host: HostSettings, known_hosts: bytes) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
-    """The host keys that `known_hosts` trusts for `host`, and the certificate authorities.
+def note_known_keys(host: HostSettings, known_hosts: bytes, progress: ConnectionProgress) -> None:
+    """Note on `progress` what `known_hosts` holds for `host`. Raises HostError for a malformed file."""
+    keys, authorities, revoked = _matching(host, known_hosts)
+    progress.known_keys = len(keys) + len(authorities)
+    progress.revoked = frozenset(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in revoked)
+
+
+def _matching(host: HostSettings, known_hosts: bytes) -> tuple[list[asyncssh.SSHKey], ...]:
+    """The host keys, the certificate authorities and the revoked keys that `known_hosts` names for `host`.
 
     Raises HostError with reason `config` for a malformed file.
     """
@@ -125,17 +160,19 @@ def trusted_keys(host: HostSettings, known_hosts: bytes) -> tuple[list[asyncssh.
     where = target(host)
     try:
         port = None if where.port == DEFAULT_PORT else where.port
-        keys, authorities, *_ = asyncssh.match_known_hosts(known_hosts, where.key_name, "", port)
+        keys, authorities, revoked, *_ = asyncssh.match_known_hosts(known_hosts, where.key_name, "", port)
+        if not keys and not authorities and port is not None:  # asyncssh then forgets what is revoked under the port
+            revoked = asyncssh.match_known_hosts(known_hosts, f"[{where.key_name}]:{port}", "", None)[2]
     except ValueError as error:
         raise HostError(
             HostReason.CONFIG, f"the known_hosts file {host.known_hosts} is malformed: {error}", "Correct that line."
         ) from None
-    return list(keys), list(authorities)
+    return list(keys), list(authorities), list(revoked)
 
 
 def known_keys(host: HostSettings, known_hosts: bytes) -> list[asyncssh.SSHKey]:
     """The host keys that `known_hosts` trusts for `host`. Raises HostError for a malformed file."""
-    return trusted_keys(host, known_hosts)[0]
+    return _matching(host, known_hosts)[0]
 
 
 def key_status(host: HostSettings, offered: HostKey, known_hosts: bytes) -> KeyStatus:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings, Secret
 from watchdog.reasons import HostReason
 from watchdog.ssh.errors import ConnectionProgress, HostError
-from watchdog.ssh.host_key import trusted_keys
+from watchdog.ssh.host_key import note_known_keys
 from watchdog.ssh.user_config import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
     Raises HostError with reason `config` for a file or a key that cannot be used.
     """
     known_hosts = _known_hosts(host)
-    progress.known_keys = sum(map(len, trusted_keys(host, known_hosts)))
+    note_known_keys(host, known_hosts, progress)
     given: dict[str, Any] = {
         "username": host.user,
         "known_hosts": known_hosts,
@@ -46,9 +47,9 @@ def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
         given["encryption_algs"] = CHEAPEST_FIRST
     if not host.ssh_config or host.port != DEFAULT_PORT:  # what is given here wins over ssh_config
         given["port"] = host.port
-    if not host.agent:
+    if not host.agent or _has_own_key(host):  # asyncssh would offer the agent's keys first: see `AgentKeys`
         given["agent_path"] = None
-    elif not os.environ.get("SSH_AUTH_SOCK"):
+    if host.agent and not os.environ.get("SSH_AUTH_SOCK"):
         raise HostError(
             HostReason.CONFIG,
             "`agent: true`, but this process has no SSH agent (SSH_AUTH_SOCK is not set)",
@@ -65,6 +66,50 @@ def options(host: HostSettings, progress: ConnectionProgress) -> dict[str, Any]:
             "Set `identity_file`, `identity` or `agent`.",
         )
     return given
+
+
+def noting(pair: asyncssh.SSHKeyPair, progress: ConnectionProgress) -> asyncssh.SSHKeyPair:
+    """`pair`, which notes that it was asked to sign: the host knows the key, and what fails then is something else."""
+    sign = pair.sign
+
+    def noted(data: bytes) -> bytes:
+        progress.key_taken = True
+        return sign(data)
+
+    pair.sign = noted  # type: ignore[method-assign] # asyncssh tells nobody that a key was taken
+    return pair
+
+
+def _has_own_key(host: HostSettings) -> bool:
+    return host.identity is not None or host.identity_file is not None
+
+
+class AgentKeys:
+    """The agent's keys for a host that has a key of its own: that one is offered before them.
+
+    sshd ends the login after some refused keys (MaxAuthTries), so the named one must not come last.
+    """
+
+    def __init__(self, host: HostSettings) -> None:
+        self._wanted = host.agent and _has_own_key(host)
+        self._agent: asyncssh.SSHAgentClient | None = None
+
+    async def take(self) -> list[asyncssh.SSHKeyPair]:
+        """All of them, the first time."""
+        import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+        if not self._wanted:
+            return []
+        self._wanted = False
+        with suppress(OSError, asyncssh.Error, ValueError):  # no agent, no keys: what was refused stays refused
+            self._agent = await asyncssh.connect_agent(os.environ["SSH_AUTH_SOCK"])
+            return list(await self._agent.get_keys())
+        return []
+
+    def close(self) -> None:
+        """Let the agent go."""
+        if self._agent is not None:
+            self._agent.close()
 
 
 def _known_hosts(host: HostSettings) -> bytes:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from watchdog.config import HostSettings, split_jump
 from watchdog.descriptors import require_room
 from watchdog.reasons import HostReason
-from watchdog.ssh.errors import ConnectionProgress, HostError, endpoint, error_from_exception, timeout_error
-from watchdog.ssh.login import options
+from watchdog.ssh.errors import ConnectionProgress, HostError, Stage, endpoint, error_from_exception, timeout_error
+from watchdog.ssh.host_key import why_closed
+from watchdog.ssh.login import AgentKeys, noting, options
 from watchdog.ssh.race import connect_first
 from watchdog.ssh.user_config import proxy_jump, target, unusable_error
 
@@ -25,6 +26,7 @@ ANSWER_LIMIT_BYTES = 64 << 20
 STDERR_LIMIT_BYTES = 4096
 CHUNK_BYTES = 65536
 CLOSE_S = 2.0
+LAST_SESSION_S = 0.3
 REQUEST_CHARACTERS = 400
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 2
@@ -54,6 +56,7 @@ class Session:
         self._connection = connection
         self._progress = progress
         self._timer = timer
+        self._served = False
 
     @property
     def user(self) -> str:
@@ -91,7 +94,7 @@ class Session:
             answer = await self._run(request, take, limit_bytes, live=live)
         except (OSError, asyncssh.Error) as error:
             raise error_from_exception(self._host, error, self._progress) from None
-        self._progress.running = ""
+        self._progress.running, self._served = "", True
         return answer
 
     async def _run(self, request: str, take: Callable[[bytes], None], limit_bytes: int, *, live: bool) -> Answer:
@@ -112,8 +115,7 @@ class Session:
         """Start the reader: as the key's forced command, or as a script on the standard input of `sh`."""
         installed = self._host.forced_command
         command = request if installed else f"sh -s -- {shlex.quote(request)}"
-        # The only place in this program that runs something on another machine.
-        process: asyncssh.SSHClientProcess[bytes] = await self._connection.create_process(command, encoding=None)
+        process = await self._open(command)
         with suppress(BrokenPipeError, ConnectionError):  # it may have ended already; its answer says why
             if not installed:
                 process.stdin.write(script())
@@ -121,6 +123,18 @@ class Session:
             if not live:
                 process.stdin.write_eof()
         return process
+
+    async def _open(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+        # The only place in this program that runs something on another machine.
+        try:
+            return await self._connection.create_process(command, encoding=None)
+        except asyncssh.ChannelOpenError:
+            if not self._served:
+                raise
+            await asyncio.sleep(LAST_SESSION_S)  # with MaxSessions 1 sshd may still count the one that just ended
+            return await self._connection.create_process(command, encoding=None)
 
     async def _drain(
         self, process: asyncssh.SSHClientProcess[bytes], take: Callable[[bytes], None], limit_bytes: int
@@ -195,16 +209,8 @@ def _blaming(way: HostSettings | None, name: str) -> Iterator[None]:
         raise
 
 
-async def _connect(
-    host: HostSettings,
-    progress: ConnectionProgress,
-    connections: list[asyncssh.SSHClientConnection],
-    tunnel: asyncssh.SSHClientConnection | None = None,
-) -> asyncssh.SSHClientConnection:
+def _client(progress: ConnectionProgress, agent_keys: AgentKeys) -> type[asyncssh.SSHClient]:
     import asyncssh  # noqa: PLC0415 - paid only by those who connect
-
-    encrypted = host.passphrase is not None  # bcrypt takes half a second: not on the event loop
-    given = await asyncio.to_thread(options, host, progress) if encrypted else options(host, progress)
 
     class Watcher(asyncssh.SSHClient):
         """Notes how far the connection came. Trusts nothing that `known_hosts` does not."""
@@ -219,23 +225,50 @@ async def _connect(
         def begin_auth(self, _username: str) -> None:
             progress.exchanged = True
 
+        async def public_key_auth_requested(self) -> list[asyncssh.SSHKeyPair]:
+            return await agent_keys.take()
+
         def auth_completed(self) -> None:
             progress.authenticated = True
 
+    return Watcher
+
+
+async def _connect(
+    host: HostSettings,
+    progress: ConnectionProgress,
+    connections: list[asyncssh.SSHClientConnection],
+    tunnel: asyncssh.SSHClientConnection | None = None,
+) -> asyncssh.SSHClientConnection:
+    import asyncssh  # noqa: PLC0415 - paid only by those who connect
+
+    encrypted = host.passphrase is not None  # bcrypt takes half a second: not on the event loop
+    given = await asyncio.to_thread(options, host, progress) if encrypted else options(host, progress)
+
+    if "client_keys" in given:
+        given["client_keys"] = [noting(pair, progress) for pair in asyncssh.load_keypairs(given["client_keys"])]
+    agent_keys = AgentKeys(host)
     if tunnel is not None:
         given["tunnel"] = tunnel
     try:
         require_room()
         if tunnel is None and (where := target(host)).direct:
             given["sock"] = await connect_first(where.address, where.port)
-        connection: asyncssh.SSHClientConnection = await asyncssh.connect(host.address, client_factory=Watcher, **given)
+        connection: asyncssh.SSHClientConnection = await asyncssh.connect(
+            host.address, client_factory=_client(progress, agent_keys), **given
+        )
     except (OSError, asyncssh.Error) as error:
-        raise error_from_exception(host, error, progress) from None
+        told = error_from_exception(host, error, progress)
+        closed = told.reason is HostReason.RESET and told.stage is Stage.GREETING and progress.server_version
+        if closed and tunnel is None:
+            told = await why_closed(host, progress, told, given["known_hosts"])
+        raise told from None
     except ValueError as error:  # a key or a line of ~/.ssh/config
         raise unusable_error(error) from None
     except RecursionError:
         raise unusable_error(ValueError("its ProxyJump leads back to the machine itself")) from None
     finally:
+        agent_keys.close()
         if "sock" in given and progress.connection is None:  # nobody else owns it yet
             given["sock"].close()
     connections.append(connection)
