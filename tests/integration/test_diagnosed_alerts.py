@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support import diagnosis_cases
-from tests.support.alerting_path import KEY, Station, line_seen, observed
+from tests.support.alerting_path import KEY, Station, configuration, line_seen, observed, receiver
 from tests.support.diagnosis_cases import FROZEN, GIB, gpu
 from watchdog.config import ProbeSettings
 from watchdog.message import BODY_LIMIT
-from watchdog.model import Confidence, Evidence, Observation, Verdict
+from watchdog.model import Confidence, Evidence, Observation, Severity, Verdict
 from watchdog.overview.report import incident_json
 from watchdog.overview.status import Status
 from watchdog.policy import NextProbe, PatienceReason
 from watchdog.store import Reader
+from watchdog.vitals import Bounds, Gpu
 
 
 def missed(reason: str = "no_reply", numbers: Mapping[str, float] | None = None) -> Observation:
@@ -118,6 +119,25 @@ async def test_the_end_names_the_diagnosis_that_fired(tmp_path: Path) -> None:
         end = station.sinks["phone"].accepted[-1][1]
         assert "was: likely, the engine hangs: over 3 probes" in end.body
         assert "[no_reply → refused → loading]" in end.body
+
+
+async def test_a_gpu_that_surely_hangs_pages_though_the_engine_is_busy_for_others(tmp_path: Path) -> None:
+    busy = {"engine_answered": 1.0, "engine_busy": 1.0}
+    hung = Gpu(index=0, name="NVIDIA H200", util=100, memory_util=0, power_w=127)
+    empty = Gpu(index=1, name="NVIDIA H200", util=0, memory_util=0, power_w=124)
+    config = configuration(receiver("phone", min_severity=Severity.PAGE), receiver("mail"))
+    async with Station(tmp_path, config) as station:
+        for _ in range(3):
+            await station.look(replace(missed("busy", busy), severity=Severity.WARN))
+            await station.pass_time(120)
+        assert (station.sinks["mail"].kinds, station.sinks["phone"].kinds) == (["FIRING"], [])
+        await station.look(diagnosis_cases.vitals("head", hung, empty, bounds=Bounds()))
+        await station.look(replace(missed("busy", busy), severity=Severity.WARN))
+        assert station.sinks["phone"].titles == ["FIRING deepseek: no text for 6 min: a rank hangs"]
+        await station.pass_time(120)
+        await station.look(diagnosis_cases.vitals("head"))
+        await station.look(replace(missed("busy", busy), severity=Severity.WARN))
+        assert station.ingest.open_incidents[0].severity is Severity.PAGE
 
 
 async def test_a_look_that_comes_later_changes_what_the_reminder_says(tmp_path: Path) -> None:

@@ -314,6 +314,9 @@ def test_a_moving_counter_does_not_outrank_a_gpu_that_waits_in_a_collective() ->
     busy = probe("busy", {"engine_answered": 1.0, "engine_busy": 1.0})
     assert found(busy, H200_HUNG).name == "busy_and_spinning"
     assert found(busy, HEAD_FINE).name == "busy"
+    for (phase, _), gpus in recorded_moments().items():
+        name = found(busy, seen("h200", *gpus, bounds=H200)).name
+        assert name == ("busy_and_hung" if phase == "hung-collective" else "busy")
 
 
 def test_the_sentence_joins_hosts_lines_and_the_first_miss() -> None:

@@ -93,6 +93,8 @@ def _gpu(host: HostView, vitals: Observation, loads: Iterable[JudgedGpu]) -> dic
             found.setdefault(Fact.GPU_SPINS, Basis(words, evidence))
             if one.gpu.memory_util is not None and one.gpu.memory_util < 1:
                 found.setdefault(Fact.GPU_MEMORY_IDLE, Basis("", evidence))
+            if one.reads_no_memory:
+                found.setdefault(Fact.GPU_READS_NOTHING, Basis("", evidence))
         elif one.load is Load.LOW:
             found.setdefault(Fact.GPU_LOW, Basis(words, evidence))
         elif one.load is Load.WORKING:

@@ -53,6 +53,7 @@ class Fact(StrEnum):
     GPU_SPINS = "gpu_spins"
     GPU_LOW = "gpu_low"
     GPU_MEMORY_IDLE = "gpu_memory_idle"
+    GPU_READS_NOTHING = "gpu_reads_nothing"
     GPU_WORKS = "gpu_works"
     GPU_WEDGED = "gpu_wedged"
     MEMORY_LOW = "memory_low"

@@ -15,7 +15,8 @@ from watchdog.vitals import Load, gpu_words
 _FROM_HOSTS = frozenset(
     {
         Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_LOW, Fact.GPU_MEMORY_IDLE,
-        Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM, Fact.OOM_KILLED,
+        Fact.GPU_READS_NOTHING, Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM,
+        Fact.OOM_KILLED,
         Fact.REBOOTED, Fact.REBOOT_TOLD, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
     }
 )  # fmt: skip
@@ -33,7 +34,7 @@ def diagnose(given: DiagnosisInput) -> Diagnosis | None:
 
 def signs_of_hang(given: DiagnosisInput) -> frozenset[Fact]:
     """What says, besides the engine's own counters, that a server hangs: a GPU at work on nothing, a silent host."""
-    found = {fact for host in given.hosts for fact in host_facts(host, given)}
+    found = {fact for facts in _facts_by_host(given).values() for fact in facts}
     return frozenset(found & {Fact.GPU_SPINS, Fact.HOST_SILENT})
 
 
@@ -53,9 +54,14 @@ def matching(
     return None
 
 
-def _of_server(given: DiagnosisInput) -> Diagnosis:
+def _facts_by_host(given: DiagnosisInput) -> dict[str, dict[Fact, Basis]]:
+    """What is known of each host of a server, its GPUs judged beside those of the others."""
     loads = beside_other_ranks(given.hosts, given.incident.since)
-    by_host = {host.name: host_facts(host, given, loads[host.name]) for host in given.hosts}
+    return {host.name: host_facts(host, given, loads[host.name]) for host in given.hosts}
+
+
+def _of_server(given: DiagnosisInput) -> Diagnosis:
+    by_host = _facts_by_host(given)
     common = server_facts(given) | _across_hosts(given, by_host)
     found = matching(SERVER_SIGNATURES, common, by_host)
     if found is None:

@@ -58,6 +58,9 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          "this server's section of the configuration", "RFC 9110 §15.5"),
     _row("model_gone", (F.MODEL_GONE,), "the model is not served", "the server answers, but not with this model",
          _LIKELY, "what /v1/models lists, and who changed it", "vllm#1988"),
+    _row("busy_and_hung", (F.BUSY_COUNTER, F.GPU_SPINS, F.GPU_READS_NOTHING), "a rank hangs",
+         "part of it hangs: {gpu_spins}, although a counter moves ({busy_counter})", _LIKELY, _SERVER_LOG,
+         "recorded on two H200 hung in a collective: memory 0 %, at work 22 %"),
     _row("busy_and_spinning", (F.BUSY_COUNTER, F.GPU_SPINS, F.GPU_MEMORY_IDLE), "a rank hangs",
          "part of it hangs: {gpu_spins} with its memory idle, although a counter moves ({busy_counter})", _LIKELY,
          _SERVER_LOG, "recorded on two H200 hung in a collective: memory 0 %"),
@@ -218,6 +221,9 @@ SERVER_SIGNATURES: tuple[Signature, ...] = (
          "a stopped process accepts TCP in its kernel"),
 )  # fmt: skip
 """For `generation/<server>` and `progress/<server>`."""
+
+PAGING = frozenset({"busy_and_hung"})
+"""Proof enough to page, also where the probe alone says busy."""
 
 HOST_SIGNATURES: tuple[Signature, ...] = (
     _row("locked_up", (F.HOST_SILENT, F.LINK_BEFORE), "locked up",

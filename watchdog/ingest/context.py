@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis import DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
+from watchdog.diagnosis import PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
 from watchdog.message import Redactor
-from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Verdict
+from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Severity, Verdict
 from watchdog.policy import AlertPlan
 from watchdog.reasons import OwnReason
 from watchdog.text import clean_line
@@ -43,12 +43,14 @@ class DiagnosisContext:
     def with_diagnosis(
         self, incident: Incident, plan: AlertPlan, others: Mapping[str, Incident], now: float
     ) -> Incident:
-        """`incident` with the diagnosis of now; with the one it had, where nothing new can be said."""
+        """`incident` with the diagnosis of now, and as severe as that proves; as it was where nothing new is known."""
         newest = self.newest.get(incident.key)
         if newest is None or newest.verdict is not Verdict.FAIL or incident.status is not IncidentStatus.FIRING:
             return incident
         found = diagnose(self._input(incident, newest, plan, others.values(), now))
-        return incident if found is None or found == incident.diagnosis else replace(incident, diagnosis=found)
+        if found is None or found == incident.diagnosis:
+            return incident
+        return replace(incident, diagnosis=found, severity=Severity.PAGE if found.name in PAGING else incident.severity)
 
     def signs_of_hang(self, server: str, plan: AlertPlan, others: Iterable[Incident], since: float) -> frozenset[Fact]:
         """What its hosts have shown since `since` that says that `server` hangs."""

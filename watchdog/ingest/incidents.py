@@ -356,7 +356,7 @@ class Incidents:
         return replace(
             incident,
             cause=state.cause,
-            severity=state.severity,
+            severity=max(state.severity, incident.severity, key=lambda one: one.rank),
             reason=observation.reason,
             summary=observation.summary,
             subject=observation.subject,

@@ -145,6 +145,12 @@ class JudgedGpu:
     part: int = 0
     known_idle_w: float | None = None
 
+    @property
+    def reads_no_memory(self) -> bool:
+        """Whether it surely reads none: a GB10 shows 0 % whatever it does."""
+        used = self.gpu.memory_util
+        return used is not None and used < 1 and self.part not in (0, _part("NVIDIA GB10"))
+
 
 def judge_gpus(gpus: Sequence[Gpu], bounds_of: Callable[[Gpu], Bounds]) -> tuple[JudgedGpu, ...]:
     """Each GPU of one host judged beside the others."""
