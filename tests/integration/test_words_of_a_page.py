@@ -21,7 +21,8 @@ from watchdog.chat import ChatClient
 from watchdog.checks.engine_probe import DRAINED
 from watchdog.checks.generation import GenerationCheck
 from watchdog.config import ProbeSettings, ServerSettings
-from watchdog.model import Json, Observation
+from watchdog.engines.movement import Movement
+from watchdog.model import Json, Observation, Severity
 
 TIMEOUT_S = 2.0
 IDLE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:generation_tokens_total 500\n"
@@ -100,6 +101,36 @@ async def test_a_stream_that_was_closed_is_no_question_of_busy_or_hung(tmp_path:
     assert page.last.reason == "no_token"
     assert "busy" not in page.text
     assert "breaks off" in page.title
+
+
+@pytest.mark.parametrize(
+    ("hold", "rises", "movement"),
+    [
+        (False, False, Movement.UNKNOWN),
+        (False, True, Movement.BUSY),
+        (True, False, Movement.LOST),
+        (True, True, Movement.LOST),
+    ],
+    ids=["closed, idle engine", "closed, works for others", "held, idle engine", "held, works for others"],
+)
+async def test_a_stream_closed_early_takes_our_request_back_and_one_that_is_held_does_not(
+    *, hold: bool, rises: bool, movement: Movement
+) -> None:
+    """An engine that counts no request proves a lost one only while ours still waits."""
+    made = 500
+
+    async def metrics(request: Request, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 9 * rises
+        await reply_with(IDLE.replace("500", str(made)), 200, "text/plain")(request, writer)
+
+    async with LlmServer(routes(streamed(chunk(""), hold=hold), metrics=metrics)) as running, ChatClient() as client:
+        server = ServerSettings(name="s", base_url=running.url, model="m", probe=ProbeSettings(timeout_s=TIMEOUT_S))
+        outcome = await GenerationCheck(server, client).probe(None, 1000.0)
+    assert outcome.judgement.reason == "no_token"
+    assert outcome.change.movement is movement
+    assert ("front of it" in outcome.summary()) == (movement is Movement.LOST)
+    assert outcome.severity is (Severity.WARN if movement is Movement.BUSY else Severity.PAGE)
 
 
 async def test_an_error_said_in_plain_words_into_a_held_stream_is_quoted(tmp_path: Path) -> None:
