@@ -23,7 +23,10 @@ def _parts(secret: str) -> set[str]:
     if "://" not in secret:
         return set()
     scheme, _, rest = secret.partition("://")
-    split = urlsplit("//" + rest, scheme=scheme)
+    try:
+        split = urlsplit("//" + rest, scheme=scheme)
+    except ValueError:  # brackets that are no IPv6 address: then only the whole is known
+        return set()
     parts = {split.username or "", split.password or "", split.fragment, *split.path.split("/")}
     parts |= {value for _name, value in parse_qsl(split.query)}
     credentials, _, place = split.netloc.rpartition("@")

@@ -78,7 +78,7 @@ def channel_for(settings: ReceiverSettings, plugin: Callable[[], Any]) -> AckCha
     if not settings.acknowledge or settings.url is None:
         return None
     url = settings.url.reveal()
-    scheme = urlsplit(url.strip()).scheme.lower()
+    scheme = url.strip().partition("://")[0].lower()
     if scheme == "pover":
         return PushoverReceipts(plugin)
     if scheme == "tgram":

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote
 
 import yaml
 
@@ -98,9 +98,10 @@ class Manner:
     @classmethod
     def of(cls, url: str) -> Manner:
         """The manner of an apprise URL."""
-        split = urlsplit(url.strip())
-        chosen = {name.lower(): value for name, value in parse_qsl(split.query, keep_blank_values=True)}
-        return cls(services().get(split.scheme.lower()), chosen)
+        scheme, _, rest = url.strip().partition("://")  # not urlsplit: apprise takes addresses that it refuses
+        query = rest.partition("?")[2].partition("#")[0]
+        chosen = {name.lower(): value for name, value in parse_qsl(query, keep_blank_values=True)}
+        return cls(services().get(scheme.lower()), chosen)
 
     @property
     def loudness(self) -> Loudness:
