@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from watchdog.config import Config, ProbeSettings, ServerSettings
 from watchdog.engines.metrics import EngineSample
-from watchdog.engines.suspicion import Look, Suspicion, Watch
+from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.kinds import GENERATION
 from watchdog.model import Observation, Phase, Severity, Thresholds, TrackState, Verdict
 from watchdog.policy import FIRST_TIMEOUT_S, AlertPlan, next_probe

@@ -18,11 +18,11 @@ from watchdog.chat import ChatClient
 from watchdog.checks import build_checks
 from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.vitals import vitals_to_run_now
-from watchdog.clock import Clock, SystemClock
+from watchdog.clock import Clock, SystemClock, run_while
 from watchdog.codec import to_json
 from watchdog.config import Config, HostSettings
 from watchdog.descriptors import needed, raise_limit
-from watchdog.engines.suspicion import Suspicion
+from watchdog.engines.movement import Suspicion
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
@@ -40,7 +40,6 @@ from watchdog.standby import StandbyWatch
 from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
 from watchdog.systemd import FailedStarts, ServiceManager
 from watchdog.unheard import unheard_page
-from watchdog.waiting import run_while
 from watchdog.web.lifecycle import WebLifecycle
 
 log = structlog.get_logger("daemon")

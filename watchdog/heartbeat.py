@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import structlog
 from yarl import URL
 
-from watchdog.clock import Clock
+from watchdog.clock import Clock, sleep_or_event
 from watchdog.config import HeartbeatSettings, HttpMethod
 from watchdog.http_call import http_call
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import HEARTBEAT
 from watchdog.model import CheckResult, Verdict
-from watchdog.waiting import sleep_or_event
 
 log = structlog.get_logger("heartbeat")
 

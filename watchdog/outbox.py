@@ -13,7 +13,7 @@ from datetime import tzinfo
 
 import structlog
 
-from watchdog.clock import Clock
+from watchdog.clock import Clock, sleep_or_event
 from watchdog.config import ReceiverSettings
 from watchdog.ingest import Ingest
 from watchdog.message import finish, finish_group
@@ -21,7 +21,6 @@ from watchdog.model import Delivery, Outcome
 from watchdog.notify import Receiver
 from watchdog.policy import GATHER_S, pause_s, permanent_row_pause_s, refused_row_pause_s, row_pause_s
 from watchdog.store import DeliveryView, Store
-from watchdog.waiting import sleep_or_event
 
 _log = structlog.get_logger(__name__)
 GRACE_S = 3.0

@@ -7,14 +7,13 @@ import json
 
 import structlog
 
-from watchdog.clock import Clock
+from watchdog.clock import Clock, sleep_or_event
 from watchdog.http_call import PROGRAM, Role, http_call
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import STANDBY
 from watchdog.model import CheckResult, Verdict
 from watchdog.policy import Standby
-from watchdog.waiting import sleep_or_event
 
 log = structlog.get_logger("standby")
 

@@ -25,7 +25,7 @@ from watchdog.logs import MOST_ALIKE, RepeatedLines
 from watchdog.model import CheckResult, Verdict
 from watchdog.reasons import HostReason, ServerReason
 from watchdog.ssh.errors import ConnectionProgress, network_error
-from watchdog.web import connections as web_connections
+from watchdog.web import access as web_connections
 
 
 @contextmanager

@@ -224,7 +224,7 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
             calls = rf"\.({names})\("
             runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
         runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
-    assert speaks_ssh == {f"ssh/{name}.py" for name in ("errors", "host_key", "login", "session", "user_config")}
+    assert speaks_ssh == {f"ssh/{name}.py" for name in ("addresses", "errors", "host_key", "login", "session")}
     assert runs_remotely == ["ssh/session.py: create_process"]
     assert runs_ssh_here == []
 

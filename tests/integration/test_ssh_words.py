@@ -20,10 +20,10 @@ from watchdog.config import HostSettings
 from watchdog.model import Observation, Verdict
 from watchdog.reasons import HostReason
 from watchdog.ssh import reading
+from watchdog.ssh.addresses import Target, target
 from watchdog.ssh.errors import ConnectionProgress, error_from_exception
 from watchdog.ssh.host_key import scan_host_key
 from watchdog.ssh.login import options
-from watchdog.ssh.user_config import Target, target
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watchdog.model import Verdict
-from watchdog.overview.drift import drift_of
+from watchdog.overview.status import drift_of
 from watchdog.store import Sample
 
 NOW = 1_000_000.0

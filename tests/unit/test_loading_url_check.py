@@ -25,7 +25,7 @@ def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> Non
     """Every time it is asked, and no process is left behind."""
     program = """
         import os, sys
-        from watchdog.loading.url_check import check_urls
+        from watchdog.loading.receivers import check_urls
         print(check_urls(sys.argv[1:]))
         print(check_urls(sys.argv[1:]) == check_urls(sys.argv[1:]))
         print("apprise" in sys.modules)
@@ -54,9 +54,9 @@ def test_loading_a_configuration_leaves_apprise_out_of_this_process(tmp_path: Pa
 def test_an_installation_without_a_working_apprise_says_so(broken: str) -> None:
     program = """
         import sys
-        from watchdog.loading import url_check
-        url_check.PROGRAM = sys.argv[1]
-        print(url_check.check_urls(["json://127.0.0.1/"]))
+        from watchdog.loading import receivers
+        receivers.PROGRAM = sys.argv[1]
+        print(receivers.check_urls(["json://127.0.0.1/"]))
     """
     assert "apprise does not work in this installation" in run(program, broken)
 
@@ -64,10 +64,10 @@ def test_an_installation_without_a_working_apprise_says_so(broken: str) -> None:
 def test_an_apprise_that_hangs_is_given_up_and_ended() -> None:
     program = """
         import os
-        from watchdog.loading import url_check
-        url_check.PROGRAM = "import time; time.sleep(60)"
-        url_check.LIMIT_S = 0.3
-        print(url_check.check_urls(["json://127.0.0.1/"]))
+        from watchdog.loading import receivers
+        receivers.PROGRAM = "import time; time.sleep(60)"
+        receivers.LIMIT_S = 0.3
+        print(receivers.check_urls(["json://127.0.0.1/"]))
         try:
             os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
@@ -81,7 +81,7 @@ def test_an_apprise_that_hangs_is_given_up_and_ended() -> None:
 def test_no_receivers_need_no_process() -> None:
     program = """
         import subprocess
-        from watchdog.loading.url_check import check_urls
+        from watchdog.loading.receivers import check_urls
         subprocess.run = None
         print(check_urls([]))
     """
@@ -97,7 +97,7 @@ def test_a_working_directory_that_is_gone_checks_and_sends_as_ever(tmp_path: Pat
         os.mkdir(gone)
         os.chdir(gone)
         os.rmdir(gone)
-        from watchdog.loading.url_check import check_urls
+        from watchdog.loading.receivers import check_urls
         print(check_urls(["json://127.0.0.1/"]), "apprise" in sys.modules)
         from watchdog.notify.apprise_receiver import open_plugin
         print(len(open_plugin("json://127.0.0.1/")))

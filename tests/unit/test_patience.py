@@ -9,7 +9,7 @@ import pytest
 from tests.support.alerting_path import observed
 from watchdog.config import ProbeSettings
 from watchdog.engines.metrics import EngineSample
-from watchdog.engines.suspicion import Look, Suspicion, Watch
+from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.model import Observation, Phase, TrackState, Verdict
 from watchdog.policy import NextProbe, PatienceReason, next_probe
 from watchdog.reasons import ServerReason

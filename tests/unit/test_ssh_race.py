@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from watchdog.ssh import race
+from watchdog.ssh import addresses
 
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
 
@@ -58,22 +58,22 @@ async def test_a_black_holed_address_costs_one_head_start(monkeypatch: pytest.Mo
     good = listening(loopback)
     resolving(monkeypatch, black_hole(loopback), good)
     started = time.monotonic()
-    with await race.connect_first("box", 22) as connected:
+    with await addresses.connect_first("box", 22) as connected:
         assert connected.getpeername()[1] == good
-    assert race.BETWEEN_S <= time.monotonic() - started < 2
+    assert addresses.BETWEEN_S <= time.monotonic() - started < 2
 
 
 async def test_a_refusing_address_is_passed_over_at_once(monkeypatch: pytest.MonkeyPatch, loopback: ExitStack) -> None:
     good = listening(loopback)
     resolving(monkeypatch, closed(), good)
-    with await race.connect_first("box", 22) as connected:
+    with await addresses.connect_first("box", 22) as connected:
         assert connected.getpeername()[1] == good
 
 
 async def test_where_every_address_refuses_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, closed(), closed())
     with pytest.raises(ConnectionRefusedError):
-        await race.connect_first("box", 22)
+        await addresses.connect_first("box", 22)
 
 
 async def test_a_dead_address_alone_waits_for_the_deadline_of_the_caller(
@@ -82,7 +82,7 @@ async def test_a_dead_address_alone_waits_for_the_deadline_of_the_caller(
     resolving(monkeypatch, black_hole(loopback))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await race.connect_first("box", 22)
+            await addresses.connect_first("box", 22)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ async def test_a_dead_address_alone_waits_for_the_deadline_of_the_caller(
     [([SIX, SIX, FOUR], [0, 2, 1]), ([FOUR, SIX], [0, 1]), ([SIX], [0]), ([FOUR, FOUR], [0, 1])],
 )
 def test_the_families_take_turns(families: list[socket.AddressFamily], order: list[int]) -> None:
-    addresses = [(family, number) for number, family in enumerate(families)]
-    assert [number for _, number in race.alternate(addresses)] == order
+    found = [(family, number) for number, family in enumerate(families)]
+    assert [number for _, number in addresses.alternate(found)] == order
 
 
 def test_a_refusal_says_more_than_a_missing_route() -> None:
     errors = [OSError(errno.ENETUNREACH, ""), OSError(errno.ECONNREFUSED, ""), OSError(errno.ECONNRESET, "")]
-    assert min(errors, key=race._rank).errno == errno.ECONNREFUSED
+    assert min(errors, key=addresses._rank).errno == errno.ECONNREFUSED

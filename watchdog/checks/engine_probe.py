@@ -11,7 +11,7 @@ from watchdog.chat.client import ChatClient, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.descriptors import is_exhausted
 from watchdog.engines.metrics import EngineSample, read_metrics
-from watchdog.engines.suspicion import Look
+from watchdog.engines.movement import Look
 from watchdog.engines.table import (
     DRAINED_PATHS,
     DRAINS_METRICS,

@@ -24,8 +24,7 @@ from watchdog.clock import Clock
 from watchdog.completion.judgement import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
 from watchdog.engines.metrics import to_json
-from watchdog.engines.movement import Change, Movement, compare
-from watchdog.engines.suspicion import Suspicion, Watch
+from watchdog.engines.movement import Change, Movement, Suspicion, Watch, compare
 from watchdog.engines.table import same_model, served_models
 from watchdog.kinds import GENERATION, VITALS
 from watchdog.model import CheckResult, Json, Observation

@@ -16,14 +16,12 @@ from pathlib import Path
 from watchdog.config import Config, Secret
 from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.cross_checks import check_across_sections
-from watchdog.loading.files import read_regular
 from watchdog.loading.hosts import Opens, check_hosts
-from watchdog.loading.receivers import check_file_mode, check_receiver_urls, check_receivers
+from watchdog.loading.receivers import UrlCheck, check_file_mode, check_receiver_urls, check_receivers, check_urls
 from watchdog.loading.records import Place, Problems, Record, SettingError
-from watchdog.loading.references import References
+from watchdog.loading.references import References, read_regular
 from watchdog.loading.scalars import written_duration
 from watchdog.loading.servers import check_alerting, check_heartbeat, check_servers, check_standby, check_web
-from watchdog.loading.url_check import UrlCheck, check_urls
 from watchdog.loading.walk import Walk
 from watchdog.loading.yaml_tree import MAX_BYTES, DocumentError, Mark, Node, is_nothing, read_document
 from watchdog.policy.plan import Listener, PlannedCheck, plan

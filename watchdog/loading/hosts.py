@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 from watchdog.config import Secret
-from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record
+from watchdog.loading.references import read_setting
 from watchdog.loading.servers import check_schedule
 
 # SSH files are examined by their text alone: importing an SSH library here would slow down every start.

@@ -7,8 +7,8 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from watchdog.config import Secret
-from watchdog.loading.files import read_setting
 from watchdog.loading.records import Problems, Record, shown
+from watchdog.loading.references import read_setting
 from watchdog.loading.scalars import written_duration
 
 # Web: an address to listen on, and a token where other machines can reach it.

@@ -16,8 +16,7 @@ from watchdog.policy.decision import (
     may_inhibit,
 )
 from watchdog.policy.grouping import GATHER_S, Grouping, group_id, held_until, sent_together, share_key, topic_of
-from watchdog.policy.patience import FIRST_TIMEOUT_S, NextProbe, PatienceReason, next_probe
-from watchdog.policy.plan import AlertPlan, Target
+from watchdog.policy.plan import FIRST_TIMEOUT_S, AlertPlan, NextProbe, PatienceReason, Target, next_probe
 from watchdog.policy.retry import (
     QueueDecision,
     Waiting,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
 from watchdog.reasons import HostReason
+from watchdog.ssh.addresses import DEFAULT_PORT, connect_first, target
 from watchdog.ssh.errors import (
     ConnectionProgress,
     HostError,
@@ -17,8 +18,6 @@ from watchdog.ssh.errors import (
     no_method_error,
     timeout_error,
 )
-from watchdog.ssh.race import connect_first
-from watchdog.ssh.user_config import DEFAULT_PORT, target
 
 if TYPE_CHECKING:
     import asyncssh

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from watchdog.config import HostSettings, Secret
 from watchdog.reasons import HostReason
+from watchdog.ssh.addresses import DEFAULT_PORT
 from watchdog.ssh.errors import ConnectionProgress, HostError
 from watchdog.ssh.host_key import note_known_keys
-from watchdog.ssh.user_config import DEFAULT_PORT
 
 if TYPE_CHECKING:
     import asyncssh

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from watchdog.config import HostSettings, split_jump
 from watchdog.descriptors import require_room
 from watchdog.reasons import HostReason
+from watchdog.ssh.addresses import connect_first, proxy_jump, target, unusable_error
 from watchdog.ssh.errors import ConnectionProgress, HostError, Stage, endpoint, error_from_exception, timeout_error
 from watchdog.ssh.host_key import why_closed
 from watchdog.ssh.login import AgentKeys, noting, options
-from watchdog.ssh.race import connect_first
-from watchdog.ssh.user_config import proxy_jump, target, unusable_error
 
 if TYPE_CHECKING:
     import asyncssh

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from watchdog.clock import Clock
+from watchdog.clock import Clock, run_while
 from watchdog.config import Config
 from watchdog.kinds import GENERATION
 from watchdog.model import Check, CheckProgress, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
 from watchdog.reasons import HostReason
 from watchdog.store import Store
-from watchdog.waiting import run_while
 
 if TYPE_CHECKING:
     from watchdog.web.metrics import Metrics

@@ -10,12 +10,11 @@ from watchdog.overview import GENERATION, KERNEL_LOG
 from watchdog.overview.format import TimeFormat, number, seconds
 from watchdog.overview.html import Child, Html, document, scroll_area, tag
 from watchdog.overview.incidents import open_incident, past_incident, silence_words
-from watchdog.overview.page_data import PageData
+from watchdog.overview.page_data import PageData, timeline
 from watchdog.overview.plot import server_plots
 from watchdog.overview.report import findings_by_kind
 from watchdog.overview.states import SYMBOLS, headline, state_of
 from watchdog.overview.statistics import Length
-from watchdog.overview.timeline import timeline
 from watchdog.policy import next_window, window_at
 from watchdog.reasons import HostReason
 from watchdog.store.reader import KeyView

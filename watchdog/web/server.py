@@ -22,8 +22,7 @@ from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, Reader, Store
 from watchdog.unheard import unheard_page
-from watchdog.web.access import Access
-from watchdog.web.connections import BoundedRunner, Connections
+from watchdog.web.access import Access, BoundedRunner, Connections
 from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
 from watchdog.web.page import page
 
