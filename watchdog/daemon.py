@@ -35,6 +35,7 @@ from watchdog.phone_ack import PhoneAck
 from watchdog.policy import FIRST_TIMEOUT_S, AlertPlan
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
+from watchdog.selfwatch.installation import Installation, follow
 from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
 from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
@@ -75,6 +76,9 @@ class Daemon:
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._hang_up = asyncio.Event()
+        self._installation = Installation()
+        self.outdated = False
+        """Whether it ended because its files were replaced: it must be started again."""
 
     def stop(self) -> None:
         """Stop soon; what is running is cancelled and counts for nothing."""
@@ -91,7 +95,7 @@ class Daemon:
         store = Store.open(self._state_dir, self._clock.wall())
         try:
             async with ChatClient() as chat:
-                await self._run(_Watching(config, store, chat, self._clock, self._network))
+                await self._run(_Watching(config, store, chat, self._clock, self._network, self._installation))
         finally:
             await store.close()
         log.info("stopped")
@@ -104,6 +108,7 @@ class Daemon:
             "reload": self._follow_reloads(watching),
             "service manager": self._attend(watching),
             "ready": self._once_ready(watching),
+            "installation": follow(self._installation, self._clock, self._replaced),
         }
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop, name=name) for name, loop in loops.items()]
@@ -113,6 +118,11 @@ class Daemon:
             await watching.scheduler.stop()
             for task in tasks:
                 task.cancel()
+
+    def _replaced(self) -> None:
+        log.warning("installation_replaced", advice="It was upgraded or remade: starting again from the new files.")
+        self.outdated = True
+        self.stop()
 
     async def _attend(self, watching: _Watching) -> None:
         """Tell the service manager that we are ready, once every check has had its first run, and that we go on."""
@@ -151,7 +161,13 @@ class _Watching:
     """What is built once and lives as long as the daemon runs, and the configuration it follows."""
 
     def __init__(
-        self, config: Config, store: Store, chat: ChatClient, clock: Clock, local_network: LocalNetwork
+        self,
+        config: Config,
+        store: Store,
+        chat: ChatClient,
+        clock: Clock,
+        local_network: LocalNetwork,
+        installation: Installation,
     ) -> None:
         self.config = config
         self._store = store
@@ -165,6 +181,7 @@ class _Watching:
         self.scheduler = Scheduler(clock, self._take, store.memory)
         self._instance = instance_of(store)
         self._unheard: str | None = None
+        self._installation = installation
         self._web = WebLifecycle(
             store,
             clock,
@@ -338,7 +355,7 @@ class _Watching:
         trouble = self._selfwatch.trouble
         if trouble is None and self._store.trouble is not None:
             trouble = f"the state is in memory only: {self._store.trouble.text}"
-        trouble = trouble or self._unheard
+        trouble = trouble or self._unheard or self._installation.problem
         return Pulse(self._selfwatch.complete(), trouble)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +42,7 @@ def command(config_file: str | None, state_dir: str | None, log_level: str, log_
 
     Exit code 64: the configuration is invalid, another daemon uses this state, or a newer version wrote it; nothing
     was started.
-    75: the state directory cannot be used now; trying again may help.
+    75: the state directory cannot be used now, or the program was upgraded meanwhile; trying again may help.
     """
     from watchdog.cli.start_guard import StartGuard
 
@@ -97,14 +100,15 @@ def _run(
         loads = iter([first])
         daemon_state = state_dir_of(state_dir, first.state_dir)
 
-        async def main() -> None:
+        async def main() -> bool:
             daemon = Daemon(lambda: next(loads, None) or load(), daemon_state, on_ready=guard.ready)
             handle_signals(daemon)
             if hang_ups:
                 daemon.reload()
             await daemon.run()
+            return daemon.outdated
 
-        asyncio.run(main())
+        return _ended(asyncio.run(main()), guard)
     except ConfigError as error:
         complain(str(error), "Nothing was started. `inference-watchdog validate` shows the same, and the plan.")
         return EXIT_USAGE, "the configuration is refused"
@@ -113,7 +117,18 @@ def _run(
         if isinstance(error, StateLockedError):
             guard.dismiss()
         return EXIT_USAGE if isinstance(error, StateLockedError | StateVersionError) else EXIT_TRY_AGAIN, str(error)
-    return EXIT_OK, ""
+
+
+def _ended(outdated: bool, guard: StartGuard) -> tuple[int, str]:
+    """The exit code after a run. If our files were replaced: for the service manager; without one we become them."""
+    if not outdated:
+        return EXIT_OK, ""
+    guard.dismiss()
+    if not os.environ.get("INVOCATION_ID") and os.environ.get("XPC_SERVICE_NAME", "0") == "0":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the new start notes them
+        with suppress(OSError):  # what cannot be started is left to whoever started us
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - as we were started
+    return EXIT_TRY_AGAIN, "its files were replaced"
 
 
 def keep_hang_ups() -> list[int]:
