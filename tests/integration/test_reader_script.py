@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,58 @@ def test_a_gpu_tool_that_hangs_is_reported_and_not_waited_for(tmp_path: Path) ->
     assert b"gpu_rc=slow" in lines
     assert not [line for line in lines if line.startswith(b"gpu=")]
     assert time.monotonic() - started < 20
+
+
+HANGS = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+open("/proc/self/comm", "w").write("journalctl")
+print("there", flush=True)
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
+"""
+"""A process in state D: it waits for its child (vfork), which waits for a writer of the pipe. It takes no SIGTERM."""
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("request_", ["read1 hello", f"read1 journal {BOOT} - 5", f"read1 follow {BOOT} -"])
+def test_no_second_journalctl_is_added_to_one_that_hangs_in_the_kernel(
+    name: str, request_: str, tmp_path: Path
+) -> None:
+    tool = tmp_path / "journalctl"
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    tool.chmod(0o755)
+    text = READER.read_text().replace("PATH=/usr/sbin", f"PATH={tmp_path}:/usr/sbin")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def answer() -> Transcript:
+        frame = Transcript()
+        done = subprocess.run(
+            [*shell(name), "-s", "--", request_], input=text.encode(), capture_output=True, timeout=40, check=False
+        )
+        frame.feed(done.stdout)
+        return frame
+
+    with subprocess.Popen([sys.executable, "-c", HANGS, str(pipe)], stdout=subprocess.PIPE) as hanging:
+        try:
+            assert hanging.stdout is not None
+            hanging.stdout.readline()
+            while "\nState:\tD" not in (status := Path(f"/proc/{hanging.pid}/status").read_text()):
+                assert "\nState:\tZ" not in status
+                time.sleep(0.01)
+            answer()
+            if "follow" not in request_:  # that one ends with its standard input, perhaps before it starts anything
+                assert (tmp_path / "started").exists(), "one that only waits for its disk is no reason to read nothing"
+            (tmp_path / "started").unlink(missing_ok=True)
+            hanging.terminate()
+            frame = answer()
+        finally:
+            hanging.kill()
+            with suppress(OSError):  # nobody reads any more
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    assert frame.trailer is not None
+    assert (frame.trailer.rc, frame.trailer.why) == (70, "journalctl-stuck")
+    assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.parametrize("name", SHELLS)

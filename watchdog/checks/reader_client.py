@@ -112,6 +112,12 @@ def _reader_error(rc: int, why: str, said: str, user: str) -> HostError:
     if rc in _REFUSALS:
         reason, summary, advice = _REFUSALS[rc]
         return ReaderError(reason, f"{summary} ({why})", advice, refused=rc == _REFUSED)
+    if why == "journalctl-stuck":
+        return ReaderError(
+            HostReason.TIMEOUT,
+            "an earlier journalctl on the host hangs in the kernel and cannot be ended; no second one is started",
+            "Is its disk hanging? Look for processes in state D there.",
+        )
     if why.endswith(("-124", "-137")):
         return ReaderError(HostReason.TIMEOUT, "journalctl on the host did not finish in time", "Is its disk hanging?")
     if any(word in said.lower() for word in _PERMISSION):

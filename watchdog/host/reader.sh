@@ -71,9 +71,29 @@ journald() { # stopped: suspended by a signal; gone: not there although systemd 
     printf 'journald=%s\n' "${seen:-unknown}"
 }
 
+spare() { # Ours that hangs in the kernel although told to end (signal 15 or 9 waits): never add a second one to it.
+    mine=$(id -u)
+    set +f
+    for place in /proc/[0-9]*; do
+        { read -r name <"$place/comm"; } 2>/dev/null || continue
+        [ "$name" = journalctl ] || continue
+        owner='' hangs='' told=''
+        while read -r key value _; do
+            case $key in
+                State:) hangs=$value ;;
+                Uid:) owner=$value ;;
+                SigPnd: | ShdPnd:) [ $((0x$value & 0x4100)) -eq 0 ] || told=yes ;;
+            esac
+        done 2>/dev/null <"$place/status"
+        [ "$owner $hangs $told" != "$mine D yes" ] || die 70 journalctl-stuck
+    done
+    set -f
+}
+
 hello() {
     header hello
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
+    spare
     printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
     listed=$(limited 30 journalctl -q --no-pager --utc --list-boots </dev/null)
     printf 'boots_rc=%s\n' $?
@@ -110,6 +130,7 @@ journal() { # BOOT CURSOR MAX
     [ "$3" -le 20000 ] || die 64 bad-max
     header journal
     command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
+    spare
     exec 4>&1
     rc=$({ { kernel_lines 60 "$1" "$2" 3>&-; echo $? >&3; } | head -n "$3" >&4; } 3>&1)
     case $rc in 0 | 141) die 0 ok ;; *) die 70 "journalctl-$rc" ;; esac # 141: head had enough
@@ -118,6 +139,7 @@ journal() { # BOOT CURSOR MAX
 follow() { # BOOT CURSOR. When the connection goes, standard input ends, and so must journalctl.
     header follow
     command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
+    spare
     exec 3<&0
     replace="exec" # so that $! is the process to end, not a shell around it
     # Our own logins too, as logind notes them: the next scan's proves that this stream still brings what is written.
