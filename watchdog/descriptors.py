@@ -25,18 +25,41 @@ _ALSO_WHEN_CONNECTING = EXHAUSTED | {errno.EADDRNOTAVAIL, errno.EAGAIN}
 """No local port is left, no thread can be started."""
 
 
+_WHAT = {
+    errno.EMFILE: "this program may open no more files and connections",
+    errno.ENFILE: "the whole machine has no file descriptor left",
+    errno.ENOMEM: "no memory is left",
+    errno.ENOBUFS: "no memory is left for network buffers",
+    errno.EADDRNOTAVAIL: "no local port is left for a connection",
+    errno.EAGAIN: "no thread can be started",
+}
+
+
 def is_exhausted(error: BaseException | None, *, connecting: bool = False) -> bool:
     """Whether `error`, or one that it joins or wraps, means that this machine is out of something."""
+    return used_up(error, connecting=connecting) is not None
+
+
+def used_up(error: BaseException | None, *, connecting: bool = False) -> int | None:
+    """The number of the error that says what this machine is out of, in `error` or one that it joins or wraps."""
     numbers = _ALSO_WHEN_CONNECTING if connecting else EXHAUSTED
     while error is not None:
         if isinstance(error, OSError):
             if error.errno in numbers:
-                return True
+                return error.errno
             # asyncio joins the errors of several addresses into one text without a number
-            if error.errno is None and any(f"[Errno {number}]" in str(error) for number in numbers):
-                return True
+            joined = (number for number in sorted(numbers) if f"[Errno {number}]" in str(error))
+            found = next(joined, None) if error.errno is None else None
+            if found is not None:
+                return found
         error = error.__cause__
-    return False
+    return None
+
+
+def words_for(number: int) -> str:
+    """What error `number` says that this machine is out of; of a limit, how high it is."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if number == errno.EMFILE else resource.RLIM_INFINITY
+    return _WHAT[number] + ("" if limit == resource.RLIM_INFINITY else f" (limit {limit})")
 
 
 def needed(config: Config) -> int:

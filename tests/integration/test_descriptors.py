@@ -18,6 +18,7 @@ from tests.support.alerting_path import Station, configuration, observed
 from tests.support.sshd import free_port
 from tests.support.web_server import served
 from watchdog.chat import ChatClient
+from watchdog.chat.connection import connection_error
 from watchdog.checks.generation import GenerationCheck
 from watchdog.config import HostSettings, ProbeSettings, ServerSettings, WebSettings
 from watchdog.descriptors import PAGE_CONNECTIONS, RESERVE, is_exhausted, needed, raise_limit, require_room
@@ -73,6 +74,7 @@ async def test_a_probe_without_a_descriptor_says_nothing_about_the_server(addres
     (seen, *_rest) = result.observations
     assert (seen.verdict, seen.reason) == (Verdict.UNKNOWN, ServerReason.LOCAL)
     assert "out of file descriptors" in seen.statement
+    assert "may open no more files and connections (limit 256)" in seen.statement
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
@@ -83,6 +85,25 @@ def test_a_host_that_we_have_no_descriptor_for_is_not_blamed(number: int) -> Non
     joined = OSError(f"Multiple exceptions: [Errno {number}] x, [Errno {number}] y")
     assert network_error(host, joined, ConnectionProgress()).ours
     assert is_exhausted(joined)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EMFILE, "may open no more files"),
+        (errno.ENFILE, "the whole machine has no file descriptor left"),
+        (errno.ENOMEM, "no memory is left"),
+        (errno.ENOBUFS, "network buffers"),
+        (errno.EADDRNOTAVAIL, "no local port is left"),
+    ],
+)
+def test_a_page_says_what_this_machine_is_out_of(number: int, words: str) -> None:
+    reason, detail = connection_error(OSError(number, os.strerror(number)))
+    assert (reason, words in detail) == (ServerReason.LOCAL, True)
+    if number != errno.EADDRNOTAVAIL:
+        host = HostSettings(name="worker", address="192.0.2.1", user="monitor", known_hosts="/dev/null")
+        found = network_error(host, OSError(number, os.strerror(number)), ConnectionProgress())
+        assert words in found.summary
 
 
 def test_no_local_port_left_is_our_fault_too() -> None:
@@ -103,7 +124,7 @@ async def test_many_servers_without_a_descriptor_are_one_alert_of_our_own(tmp_pa
             await station.quiet()
         titles = [text.title for _delivery, text in station.sinks["phone"].accepted]
         assert len(titles) == 1
-        assert "blind" in titles[0]
+        assert titles[0].startswith("FIRING watchdog: blind: out of file descriptors"), "no server is named"
 
 
 def test_the_last_descriptors_are_kept_for_delivery() -> None:

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from watchdog.completion.judgement import one_line
-from watchdog.descriptors import is_exhausted, require_room
+from watchdog.descriptors import require_room, used_up, words_for
 from watchdog.reasons import ServerReason
 
 TRACE: ContextVar[ConnectionTrace | None] = ContextVar("trace", default=None)
@@ -92,8 +92,9 @@ def open_socket(address: tuple[Any, ...]) -> socket.socket:
 
 def connection_error(error: Exception) -> tuple[ServerReason, str]:
     """The reason and plain words for a failure of the connection or of HTTP itself, before there was a reply."""
-    if is_exhausted(error, connecting=True) or is_exhausted(getattr(error, "os_error", None), connecting=True):
-        found = ServerReason.LOCAL, "none of them was left for the connection"
+    number = used_up(error, connecting=True) or used_up(getattr(error, "os_error", None), connecting=True)
+    if number is not None:
+        found = ServerReason.LOCAL, words_for(number)
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         found = ServerReason.DNS, f"the name {error.host} does not resolve"
     elif isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError)):

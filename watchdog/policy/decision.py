@@ -91,6 +91,9 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
     if unknown and row is not None and not row.blind:
         return None
     summary = f"blind to {observation.key}: {observation.phrase}" if unknown else f"{observation.key} seen again"
+    out_of_something = unknown and observation.reason in (HostReason.LOCAL, ServerReason.LOCAL)
+    if out_of_something:  # of our own machine: whatever could not be looked at first is not named
+        summary = f"blind: {observation.phrase}"
     return replace(
         observation,
         key=BLIND.key(observation.key),
@@ -98,7 +101,7 @@ def blind_observation(observation: Observation, *, was_blind: bool) -> Observati
         severity=Severity.WARN,
         nature=Nature.CONDITION,
         summary=summary,
-        subject="",
+        subject="watchdog" if out_of_something else "",
         measurements={},
         count=1,
     )

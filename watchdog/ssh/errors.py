@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from watchdog.config import HostSettings
-from watchdog.descriptors import is_exhausted
+from watchdog.descriptors import used_up, words_for
 from watchdog.errors import WatchdogError
 from watchdog.reasons import HostReason
 
@@ -170,8 +170,15 @@ def network_error(host: HostSettings, error: OSError, progress: ConnectionProgre
             f"the file {error.filename} cannot be read: {(error.strerror or 'error').lower()}",
             "Check `IdentityFile` and `CertificateFile` in ~/.ssh/config.",
         )
-    if is_exhausted(error):
-        error.errno = errno.EMFILE
+    number = used_up(error)
+    if number is not None:
+        return HostError(
+            HostReason.LOCAL,
+            f"this machine is out of file descriptors or memory: {words_for(number)}",
+            "Check its limits (`ulimit -n`, LimitNOFILE= of the service) and its memory.",
+            ours=True,
+            stage=progress.stage,
+        )
     if error.errno in {errno.EHOSTUNREACH, errno.EHOSTDOWN}:
         return _no_route_error(host, progress)
     if isinstance(error, ConnectionRefusedError):
@@ -190,12 +197,6 @@ def network_error(host: HostSettings, error: OSError, progress: ConnectionProgre
 
 
 _NO_NETWORK = (HostReason.UNROUTABLE, "this machine has no route to {address}", "Check this machine's network.", True)
-_EXHAUSTED = (
-    HostReason.LOCAL,
-    "this machine is out of file descriptors or memory",
-    "Check its limits (`ulimit -n`) and its memory.",
-    True,
-)
 _BY_NUMBER: dict[int, tuple[HostReason, str, str, bool]] = {
     errno.ECONNREFUSED: (
         HostReason.REFUSED,
@@ -207,10 +208,6 @@ _BY_NUMBER: dict[int, tuple[HostReason, str, str, bool]] = {
     errno.ENETUNREACH: _NO_NETWORK,
     errno.ENETDOWN: _NO_NETWORK,
     errno.EADDRNOTAVAIL: _NO_NETWORK,
-    errno.EMFILE: _EXHAUSTED,
-    errno.ENFILE: _EXHAUSTED,
-    errno.ENOBUFS: _EXHAUSTED,
-    errno.ENOMEM: _EXHAUSTED,
 }
 
 
