@@ -10,6 +10,10 @@ import pytest
 
 from tests.support.alerting_path import KEY, Station
 from watchdog.cli import main
+from watchdog.model import Nature
+from watchdog.overview.states import state_of
+from watchdog.overview.status import Status
+from watchdog.store import Reader
 from watchdog.store.files import lock_holder
 
 NOW = 1_795_000_000.0
@@ -110,3 +114,21 @@ async def test_a_dead_receiver_is_shown_with_its_last_answer_and_how_long_it_has
         station.sinks["phone"].broken = False
         await station.pass_time(1800)
         assert "failing for" not in status(tmp_path, station.clock.wall(), capsys)[1]
+
+
+async def test_a_host_whose_kernel_findings_are_open_is_not_shown_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Station(tmp_path) as station:
+        await station.ok("kernel_log/head")
+        await station.fail("kernel_log/head/pcie.aer.fatal/0000:01:00.0", nature=Nature.OCCURRENCE)
+        now = station.clock.wall()
+        _, text = status(tmp_path, now, capsys)
+        lines = [line for line in text.splitlines() if " kernel_log/head " in line]
+        assert lines
+        assert lines[0].startswith("errors")
+        with Reader.open(tmp_path) as reader:
+            seen = Status.read(reader, now, tmp_path)
+        (view,) = (view for view in seen.snapshot.keys if view.key == "kernel_log/head")
+        assert state_of(view, seen).words == "kernel errors"
+        assert seen.as_json()["checks"][0]["phase"] == "ok"

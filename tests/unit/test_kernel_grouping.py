@@ -42,6 +42,20 @@ RECOVERED = "pcieport 0000:00:00.0: AER: device recovery successful"
 NOT_RECOVERED = "pcieport 0000:00:00.0: AER: device recovery failed"
 
 
+def test_an_smmu_alert_names_whose_access_was_refused() -> None:
+    smmu = "arm-smmu-v3 arm-smmu-v3.4.auto: event:"
+    found = fold(
+        line(f"{smmu} F_TRANSLATION client: 000f:01:00.0 sid: 0x100 ssid: 0x1 iova: 0xf5a000000000 ipa: 0x0"),
+        line(f"{smmu} F_TRANSLATION client: 000f:01:00.0 sid: 0x100 ssid: 0x1 iova: 0xf5a000000000 ipa: 0x0"),
+        line(f"{smmu} C_BAD_STREAMID client: (unassigned sid) sid: 0x20600 ssid: 0x0"),
+    )
+    (one,) = found.values()
+    assert one.key == "kernel_log/worker/smmu.fault/arm-smmu-v3.4.auto"
+    assert one.count == 3
+    assert one.summary.count("access by 000f:01:00.0") == 1
+    assert "unassigned" not in one.summary
+
+
 def test_one_record_becomes_one_occurrence_naming_host_device_and_lines() -> None:
     found = fold(line(FATAL), line(STATUS), line(CMPLT))
     assert list(found) == ["kernel_log/worker/pcie.aer.fatal/0000:00:00.0"]

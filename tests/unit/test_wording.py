@@ -64,7 +64,10 @@ def test_a_message_about_lost_lines_keeps_its_words_and_says_the_count_once() ->
     about = occurrence("log.incomplete", "worker", summary="kernel log incomplete", unit="lost line", count=5)
     text = render(about, NotificationKind.NEW, now=about.since, zone=None)
     assert text.title == "NEW worker: kernel log incomplete, 5 lost lines"
-    assert text.body.startswith("worker: kernel log incomplete; 5 times, first ")
+    assert text.body.startswith("worker: kernel log incomplete; 5 lost lines, first ")
+    over = render(about, NotificationKind.QUIET, now=about.since + 4000, zone=None)
+    assert "times" not in over.title + over.body
+    assert "5 lost lines" in over.body
 
 
 FULL = occurrence(subject="head", unit="line", at_least=True, detail=", before the reboot", look_only=True, count=4)

@@ -15,6 +15,7 @@ from watchdog.clock import Clock
 from watchdog.config import HostSettings, ServerSettings
 from watchdog.engines.table import same_model, served_models
 from watchdog.journal.frame import Hello
+from watchdog.journal.records import RecordKind
 from watchdog.model import Verdict
 from watchdog.reasons import HostReason, ServerReason
 from watchdog.ssh import HostError, ReaderError, Session, reading
@@ -176,8 +177,9 @@ async def _lines(session: Session, host: HostSettings, hello: Hello) -> tuple[in
         if hello.journalctl and hello.boots:
             page = requests.RecordCollector(SAMPLE_LINES)
             await requests.ask(session, f"read1 journal {hello.boot} - {SAMPLE_LINES}", page.take)
-            if page.records:
-                return len(page.records), "journal", None
+            printed = sum(record.kind is RecordKind.KERNEL for record in page.records)  # not what journald says itself
+            if printed:
+                return printed, "journal", None
         ring, trouble = await requests.ring(session)
     except HostError as error:
         return 0, "journal", error

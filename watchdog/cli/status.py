@@ -16,6 +16,7 @@ from rich.text import Text
 
 from watchdog.cli import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, EXIT_WARNING
 from watchdog.cli.options import kept_state_dir, state_dir_option
+from watchdog.model import Severity
 from watchdog.overview.status import Health, Status, matcher_words
 from watchdog.policy import next_window, window_at
 from watchdog.text import duration, full_timestamp, quantity
@@ -126,6 +127,9 @@ def _phase(status: Status, view: KeyView) -> tuple[str, str]:
         return f"pending {status.strikes(view)}", COLOURS[phase]
     if phase == "ok" and view.key in status.drifts:
         phase = "slow"
+    trouble = status.kernel_trouble(view) if phase == "ok" else None
+    if trouble is not None and trouble is not Severity.INFO:
+        return "errors", COLOURS["firing" if trouble is Severity.PAGE else "pending"]
     return phase, COLOURS[phase]
 
 

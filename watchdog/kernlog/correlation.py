@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -62,6 +63,15 @@ class RecordJoiner:
             if place.finding.kind == head.kind and place.finding.device:
                 return place.finding.device
         return None
+
+
+_SMMU_CLIENT = re.compile(r"\bevent: \w+ client: ([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|[\w.:-]{1,40}) ")
+
+
+def smmu_client(message: str) -> str:
+    """The device whose access an SMMU refused, as newer kernels name it; "" if the line names none."""
+    match = _SMMU_CLIENT.search(message)
+    return match[1] if match else ""
 
 
 PCIE_RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})

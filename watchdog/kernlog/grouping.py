@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.correlation import Bursts, KnownDevices, PcieFollowUps, RecordJoiner
+from watchdog.kernlog.correlation import Bursts, KnownDevices, PcieFollowUps, RecordJoiner, smmu_client
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.kinds import KERNEL_LOG
@@ -15,6 +15,7 @@ from watchdog.model import Evidence, Json, Nature, Observation, Severity, Verdic
 
 MAX_LINES_SHOWN = 10
 MAX_LINE_CHARS = 400
+MAX_WORDS = 8
 NEWS_WITHIN_S = 3600.0
 """A line older than this that was there before the watchdog knew the host is history, not news."""
 
@@ -98,6 +99,8 @@ def observations(
         if group is not None:
             severity = bursts.severity(finding, matcher.ruleset.by_id[finding.rule].bursts, at)
             group.add(line, finding, severity, f"{host} kernel", also)
+            if len(group.also) < MAX_WORDS and (client := smmu_client(line.message)):
+                group.also[f"access by {client}"] = None
     found = [_observation(host, key, group, now, suppressed) for key, group in groups.items() if group.count]
     if history := _history(host, old, now):
         found.append(history)

@@ -129,7 +129,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     if kind is NotificationKind.QUIET:
         what, device = incident.labels.get("kind") or incident.reason, incident.labels.get("device", "")
         where = f" on {device}" if device[:1].isalnum() else ""  # neither none (-) nor (many)
-        seen = "1 line" if incident.count == 1 else f"{incident.count} times"
+        seen = "1 line" if incident.count == 1 and _is_seen(incident) else _times(incident)
         words = f"{subject}: no more {clean_line(what + where)} for {duration(now - incident.last_at)}"
         return f"{words} ({seen})" if len(f"{kind} {words} ({seen})") <= TITLE_LIMIT else words
     phrase = clean_line(incident.phrase)
@@ -187,7 +187,7 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
         if incident.count == 1:
             return f"{summary}; seen at {first}"
         uncounted = shortened(clean_line(statement_of(incident.subject, incident.summary + incident.detail)), 300)
-        times = f"{'at least ' if incident.at_least else ''}{incident.count} times"
+        times = f"{'at least ' if incident.at_least else ''}{_times(incident)}"
         last = (
             f", last {timestamp(incident.last_at, now, zone, seconds=True)}"
             if incident.last_at > printed_at + 1
@@ -241,12 +241,22 @@ def _what_next(incident: Incident) -> list[str]:
     ]
 
 
+def _is_seen(incident: Incident) -> bool:
+    """Whether its count says how often it was seen, and not how much of something there was (lost lines)."""
+    return incident.unit in {"", "line"}
+
+
+def _times(incident: Incident) -> str:
+    what = "time" if _is_seen(incident) else incident.unit
+    return f"{incident.count} {what}{'' if incident.count == 1 else 's'}"
+
+
 def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
     """The lines of a resolve or an expiry: how long, how often, and what it was, as it was told."""
     closed = now if incident.closed_at is None else incident.closed_at
     when = f"from {timestamp(incident.since, now, zone)} to {timestamp(closed, now, zone)}"
     what = "seen" if incident.nature is Nature.OCCURRENCE else "failed"
-    times = f"{what} {incident.count} time{'' if incident.count == 1 else 's'}"
+    times = f"{what} {_times(incident)}" if _is_seen(incident) else _times(incident)
     found = incident.diagnosis_told or incident.diagnosis
     was = clean_line(incident.statement if found is None else f"{found.confidence}, {found.sentence}")
     went = clean_line(f"[{' → '.join(incident.reasons)}]") if len(incident.reasons) > 1 else ""

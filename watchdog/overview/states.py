@@ -37,6 +37,13 @@ def state_of(view: KeyView, status: Status) -> State:
         return State("pending", f"pending {status.strikes(view)}", Severity.WARN)
     if view.last is None:
         return State("blind", "not checked yet", Severity.INFO)
+    return _of_a_passing(view, status)
+
+
+def _of_a_passing(view: KeyView, status: Status) -> State:
+    trouble = status.kernel_trouble(view)
+    if trouble is not None and trouble is not Severity.INFO:
+        return State("firing", "kernel errors", trouble)
     slow = view.key in status.drifts
     return State("slow", "slow", Severity.WARN) if slow else State("ok", "ok", Severity.INFO)
 

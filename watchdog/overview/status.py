@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from watchdog.codec import from_json, to_json
+from watchdog.kinds import KERNEL_LOG
 from watchdog.model import DeliveryState, Diagnosis, Incident, Maintenance, Phase, Severity, Verdict
 from watchdog.overview import GENERATION
 from watchdog.policy import next_window, window_at
@@ -151,6 +152,13 @@ class Status:
             return Health.FIRING
         unwell = severities or self.drifts or any(view.phase is not Phase.OK for view in self.snapshot.keys)
         return Health.WARNING if unwell else Health.WELL
+
+    def kernel_trouble(self, view: KeyView) -> Severity | None:
+        """The gravest open kernel finding of the host whose log `view` says can be read; None for any other view."""
+        if view.key != KERNEL_LOG.key(KERNEL_LOG.target_of(view.key)):
+            return None
+        found = [one.severity for one in self.snapshot.open_incidents if one.key.startswith(f"{view.key}/")]
+        return max(found, key=lambda severity: severity.rank, default=None)
 
     def strikes(self, view: KeyView) -> str:
         """The failures in a row of a check, and how many alert: `2/3`, or `2` for what is not a check of its own."""
