@@ -34,6 +34,55 @@ async def test_a_second_daemon_on_the_same_state_is_refused_with_the_first_ones_
     await Store.open(tmp_path, NOW).close()
 
 
+async def test_a_second_daemon_is_refused_also_after_the_lock_file_was_removed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, NOW)
+    (tmp_path / "lock").unlink()
+    with pytest.raises(StateLockedError, match="is already running"):
+        Store.open(tmp_path, NOW)
+    await store.close()
+    await Store.open(tmp_path, NOW).close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "the database alone"])
+async def test_a_state_that_is_deleted_or_moved_is_told_and_written_anew_from_memory(tmp_path: Path, how: str) -> None:
+    state = tmp_path / "state"
+    async with Station(state) as station:
+        phone = station.sinks["phone"]
+        await station.look(line_seen(), memory={"cursor": "after the line"})
+        if how == "moved":
+            state.rename(tmp_path / "elsewhere")
+        elif how == "deleted":
+            shutil.rmtree(state)
+        else:
+            (state / "state.db").unlink()
+        await station.pass_time(5, step_s=5)
+        assert in_memory(station.store)
+        for _ in range(3):
+            await station.fail()
+        assert sorted(title.split(":")[0] for title in phone.titles[1:]) == ["FIRING deepseek", "FIRING self/storage"]
+        await station.pass_time(60, step_s=5)
+        assert not in_memory(station.store)
+        assert "self/storage: recovered" in phone.titles[-1]
+        before = list(phone.kinds)
+        await station.restart()
+        assert station.store.memory(line_seen().key) == {"cursor": "after the line"}
+        for _ in range(2):
+            await station.ok()
+        assert phone.kinds == [*before, "RESOLVED"]
+
+
+async def test_a_second_daemon_that_took_the_place_of_a_lost_state_keeps_it(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with Station(state) as station:
+        state.rename(tmp_path / "elsewhere")
+        second = Store.open(state, NOW)
+        await station.pass_time(120, step_s=5)
+        assert in_memory(station.store)
+        await second.close()
+        await station.pass_time(60, step_s=5)
+        assert not in_memory(station.store)
+
+
 async def test_the_state_is_readable_by_nobody_else(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "state", NOW)
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0

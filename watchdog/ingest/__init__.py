@@ -337,6 +337,9 @@ class Ingest:
     async def _maintain_store(self, now: float) -> None:
         """Bring the state back to the disk if it can be, delete what is too old, notice room in full outboxes."""
         elapsed = self._clock.monotonic()
+        if await self._store.leave_lost_files():
+            _log.error("state_lost", advice="Its files were deleted or moved; they will be written again from memory.")
+            self._mended_at = elapsed  # it is told before it is mended
         if self._store.trouble is not None and elapsed - self._mended_at >= _MEND_EVERY_S:
             self._mended_at = elapsed
             await self._store.mend(now)

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from watchdog.errors import StoreError
 from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
@@ -91,7 +91,7 @@ class Store:
     """
 
     def __init__(
-        self, writer: Writer, state_dir: Path, lock: TextIO | None, set_aside: Path | None, now: float
+        self, writer: Writer, state_dir: Path, lock: files.Lock | None, set_aside: Path | None, now: float
     ) -> None:
         """Use `Store.open`."""
         self._writer = writer
@@ -104,6 +104,7 @@ class Store:
             for key, text in writer.do_now(lambda db: db.execute("SELECT check_key, value FROM memory").fetchall())
         }
         self._depths = writer.do_now(depths)
+        self._identity = files.identity(state_dir)
         self._seen: tuple[int, int, int] | None = None
         self._asked = 0
 
@@ -115,7 +116,7 @@ class Store:
         folder or may not be written. If the disk fails (full, broken), the store works in memory and `trouble` says
         why. `linger_s` is how long a write that is in no hurry waits for others to share its transaction.
         """
-        lock: TextIO | None = None
+        lock: files.Lock | None = None
         try:
             lock = files.lock(state_dir)
             opened = files.open_database(state_dir, now)
@@ -281,6 +282,24 @@ class Store:
         """Delete what is too old, some of it; True if there is more."""
         return await self._do(lambda db: tidy(db, now, keep_observations_s, keep_incidents_s))
 
+    async def leave_lost_files(self) -> bool:
+        """If the database was deleted or moved meanwhile, go on in memory, and `mend` writes it again from there.
+
+        True if it was.
+        """
+        if self.trouble is not None or files.identity(self._state_dir) == self._identity:
+            return False
+
+        def move(_db: sqlite3.Connection) -> None:
+            if self.trouble is None:
+                raise files.lost_error()  # as any failure of the disk: the writer moves to memory and asks again
+
+        await self._do(move)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+        return True
+
     async def mend(self, now: float) -> bool:
         """If the state is in memory, try to bring it to the disk; True if it is on the disk."""
         if self.trouble is None:
@@ -297,6 +316,8 @@ class Store:
             return opened.connection
 
         mended = await self._writer.mend(reopen)
+        if mended:
+            self._identity = files.identity(self._state_dir)
         self._depths = await self._do(depths)
         return mended
 

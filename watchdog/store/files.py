@@ -103,32 +103,83 @@ _NO_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, e
 _NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def lock(state_dir: Path) -> TextIO:
-    """Take the lock of `state_dir`, made if missing; it is held while the returned file is open.
+class Lock:
+    """The lock of a state directory, held until it is closed: a file in it, and the directory itself.
+
+    Who removes the file removes half of it: the directory is still ours.
+    """
+
+    def __init__(self, directory: int, file: TextIO) -> None:
+        self._directory, self._file = directory, file
+
+    def close(self) -> None:
+        self._file.close()
+        os.close(self._directory)
+
+
+def lock(state_dir: Path) -> Lock:
+    """Take the lock of `state_dir`, made if missing.
 
     Raises `StateLockedError` if another process holds it, `OSError` if the directory cannot be used.
     """
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Closed to others: who may open it could hold the lock in our place.
-    file = open(state_dir / LOCK, "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held while we run
+    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _take(directory, state_dir)
+        # Closed to others: who may open it could hold the lock in our place.
+        file = open(state_dir / LOCK, "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held while we run
+    except (OSError, StateLockedError):
+        os.close(directory)
+        raise
+    held = Lock(directory, file)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise StateLockedError(
-            f"another inference-watchdog (process {holder}) is already running on {state_dir}; stop it first, or give "
-            "this one its own --state-dir"
-        ) from error
+        held.close()
+        raise _locked(state_dir) from error
     except OSError:
-        file.close()
+        held.close()
         raise
     with suppress(OSError):  # a full disk must not keep us from running; the number is for people only
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-    return file
+    return held
+
+
+def _take(directory: int, state_dir: Path) -> None:
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _locked(state_dir) from error
+    except OSError:
+        pass  # some network file systems lock no directories: the file is the lock then
+
+
+def _locked(state_dir: Path) -> StateLockedError:
+    holder = ""
+    with suppress(OSError, UnicodeDecodeError):
+        holder = (state_dir / LOCK).read_text(encoding="ascii").strip()
+    return StateLockedError(
+        f"another inference-watchdog (process {holder or 'unknown'}) is already running on {state_dir}; stop it first, "
+        "or give this one its own --state-dir"
+    )
+
+
+def identity(state_dir: Path) -> tuple[int, int] | None:
+    """Which file the database is now; None if there is none."""
+    try:
+        found = (state_dir / DATABASE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def lost_error() -> sqlite3.OperationalError:
+    """What stands for a database that was deleted or moved while it is open: SQLite itself does not notice."""
+    error = sqlite3.OperationalError("its file was deleted or moved")
+    error.sqlite_errorcode = sqlite3.SQLITE_READONLY_DBMOVED
+    return error
 
 
 def _private(path: str, flags: int) -> int:
