@@ -77,7 +77,7 @@ class Heartbeat:
             await sleep_or_event(self._clock, due - self._clock.monotonic(), self._changed)
 
     async def _take(self, pulse: Pulse, problem: str | None) -> None:
-        """Log a change once; after long, make it an incident. While we are in trouble, a lost beat is no news."""
+        """Log a change once; after long, make it an incident. While we are in trouble, a lost beat says nothing new."""
         if problem != self._last_problem:
             (log.info if problem is None else log.warning)("heartbeat", problem=problem)
         self._last_problem = problem

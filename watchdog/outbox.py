@@ -100,7 +100,7 @@ class Outbox:
             for name, line in self._lines.items()
             if line.receiver.refresh_s is not None
         ]
-        idle = asyncio.create_task(asyncio.Event().wait(), name="outbox-idle")  # no receiver at all is no reason to end
+        idle = asyncio.create_task(asyncio.Event().wait(), name="outbox-idle")  # without any receiver we still go on
         try:
             done, _running = await asyncio.wait([*tasks, *keepers, idle], return_when=asyncio.FIRST_COMPLETED)
             for task in done:

@@ -76,7 +76,7 @@ CONDITIONS: Mapping[tuple[Phase, Verdict], tuple[Row, ...]] = {
 """Conditions: they have an opposite, so they resolve."""
 
 OCCURRENCES: Mapping[tuple[Phase, Verdict], tuple[Row, ...]] = {
-    (Phase.OK, Verdict.FAIL): (Row(Guard.ALWAYS, Phase.FIRING, StepReason.FIRST_SIGHT, TransitionKind.OPENED),),
+    (Phase.OK, Verdict.FAIL): (Row(Guard.ALWAYS, Phase.FIRING, StepReason.FIRST_SEEN, TransitionKind.OPENED),),
     (Phase.FIRING, Verdict.FAIL): (
         Row(Guard.LOUDER, Phase.FIRING, StepReason.LOUDER, TransitionKind.ESCALATED),
         Row(Guard.ALWAYS, Phase.FIRING, StepReason.SEEN_AGAIN),
@@ -155,7 +155,7 @@ def _severity_of(row: Row, old: TrackState, observation: Observation) -> Severit
 
 def _cause_of(row: Row, old: TrackState) -> Cause:
     """Why the incident is open after `row`."""
-    if row.reason is StepReason.FIRST_SIGHT:
+    if row.reason is StepReason.FIRST_SEEN:
         return Cause.OCCURRENCE
     if row.reason is StepReason.FLAPPING:
         return Cause.FLAPPING
@@ -172,7 +172,7 @@ def _applies(row: Row, old: TrackState, new: TrackState, severity: Severity, lim
 
 
 def _is_too_soon(state: TrackState, observation: Observation, limits: Thresholds) -> bool:
-    """Whether a failure follows the last one so closely that it is no further strike: a restart, a reload, a wake-up.
+    """Whether a failure follows the last one so closely that it is not another strike: a restart, a reload, a wake-up.
 
     A clock that was set back proves nothing: it counts.
     """

@@ -16,7 +16,7 @@ from tests.support.clock import settle
 from tests.support.sshd import free_port
 from watchdog.config import Config
 from watchdog.doctor import Grade
-from watchdog.doctor.round import examine_targets
+from watchdog.doctor.examinations import examine_targets
 from watchdog.errors import ConfigError
 from watchdog.http_call import PROGRAM
 from watchdog.loading import read

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from tests.support.in_memory_journal import Identity, InMemoryJournal
 from watchdog.journal.boot import Loss, Page
-from watchdog.journal.reading import Reading
+from watchdog.journal.reading import HostReading
 from watchdog.model import Json
 
 
 @dataclass(slots=True)
 class Watchdog:
-    """A process around a `Reading`: what it took waits, and is stored together with the memory, or lost with it."""
+    """A process around a `HostReading`: what it took waits, and is stored together with the memory, or lost with it."""
 
     journal: InMemoryJournal
     stored: Json = None
     taken: list[Identity] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    reading: Reading = field(default_factory=Reading)
+    reading: HostReading = field(default_factory=HostReading)
     _waiting: list[Identity] = field(default_factory=list)
     _waiting_losses: list[Loss] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ class Watchdog:
 
     def crash(self) -> None:
         """kill -9 and start again."""
-        self.reading = Reading.from_json(self.stored)
+        self.reading = HostReading.from_json(self.stored)
         self._waiting, self._waiting_losses = [], []
 
     def scan(self, page_size: int, killed_after: int | None, commit_pages: bool) -> None:

@@ -46,8 +46,8 @@ TABLES = {"server": SERVER_SIGNATURES, "host": HOST_SIGNATURES}
 EVERY = [(table, row) for table, rows in TABLES.items() for row in rows]
 
 
-def found(newest: Observation, *hosts: HostView, count: int = 3, own_road: str = "") -> Diagnosis:
-    diagnosis = diagnose(scene(newest, *hosts, count=count, own_road=own_road))
+def found(newest: Observation, *hosts: HostView, count: int = 3, own_network: str = "") -> Diagnosis:
+    diagnosis = diagnose(scene(newest, *hosts, count=count, own_network=own_network))
     assert diagnosis is not None
     return diagnosis
 
@@ -480,8 +480,8 @@ def test_what_explains_itself_gets_no_diagnosis() -> None:
     assert diagnose(DiagnosisInput(incident=trouble(), newest=None, now=SINCE)) is None
 
 
-def test_our_own_road_takes_the_blame_before_a_server_does() -> None:
-    diagnosis = found(probe("unreachable"), GONE, WORKER_GONE, own_road="the gateway is silent")
+def test_our_own_network_takes_the_blame_before_a_server_does() -> None:
+    diagnosis = found(probe("unreachable"), GONE, WORKER_GONE, own_network="the gateway is silent")
     assert (diagnosis.name, diagnosis.confidence) == ("own_road", Confidence.CANNOT_TELL)
 
 

@@ -12,10 +12,10 @@ import pytest
 from watchdog.checks.examination import Examined
 from watchdog.config import Config, HostSettings, ReceiverSettings, Secret
 from watchdog.doctor import Finding, Grade
+from watchdog.doctor.examinations import examine_own
 from watchdog.doctor.finding import Ask, ask_machine, properties
 from watchdog.doctor.hosts import HostLook, examine_key, host_findings
 from watchdog.doctor.machine import SLEEP_TARGETS, examine_own_clock, examine_python, examine_service, examine_sleep
-from watchdog.doctor.round import examine_own
 from watchdog.doctor.state import examine_daemon, examine_receivers, examine_state, read_state
 from watchdog.journal.frame import Hello
 from watchdog.reasons import HostReason

@@ -9,20 +9,20 @@ import pytest
 
 from tests.support.in_memory_journal import InMemoryJournal
 from watchdog.journal.boot import FILLING, GAPS_LIMIT, UNTOUCHED, BootReading, Page
-from watchdog.journal.reading import Reading
+from watchdog.journal.reading import HostReading
 from watchdog.journal.records import Record, RingRecord
 
 
-def started(lines: int = 3) -> tuple[InMemoryJournal, Reading]:
+def started(lines: int = 3) -> tuple[InMemoryJournal, HostReading]:
     journal = InMemoryJournal()
     journal.boot()
     journal.print(lines)
-    reading = Reading()
+    reading = HostReading()
     scan(journal, reading)
     return journal, reading
 
 
-def scan(journal: InMemoryJournal, reading: Reading) -> list[Page]:
+def scan(journal: InMemoryJournal, reading: HostReading) -> list[Page]:
     pages = []
     for boot in reading.begin(journal.hello, journal.hello.now):
         asked = reading.cursor(boot)
@@ -159,10 +159,10 @@ def test_lines_older_than_an_hour_at_first_contact_are_history() -> None:
     journal.boot()
     journal.stamp_us += 7200 * 1_000_000
     journal.print(1)
-    reading = Reading()
+    reading = HostReading()
     (page,) = scan(journal, reading)
     assert [line.history for line in page.lines] == [True, False]
-    again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+    again = HostReading.from_json(json.loads(json.dumps(reading.to_json())))
     journal.boot()
     assert not [line for page in scan(journal, again) for line in page.lines if line.history]
 
@@ -171,7 +171,7 @@ def test_a_wall_clock_set_forward_since_does_not_make_fresh_lines_history() -> N
     journal = InMemoryJournal()
     journal.boot()
     hello = replace(journal.hello, now=journal.hello.now + 10 * 365 * 86400)  # NTP corrected a dead clock after boot
-    reading = Reading()
+    reading = HostReading()
     reading.begin(hello, hello.now)
     page = reading.page(hello.boot, "-", journal.page(hello.boot, "-", 9), more=False)
     assert [line.history for line in page.lines] == [False]
@@ -181,7 +181,7 @@ def test_a_wall_clock_set_forward_since_does_not_make_fresh_lines_history() -> N
 def test_a_hosts_wrong_clock_is_translated_to_ours() -> None:
     journal = InMemoryJournal()
     journal.boot()
-    reading = Reading()
+    reading = HostReading()
     ours = journal.hello.now + 3000
     reading.begin(journal.hello, ours)
     boot = journal.boots[-1]
@@ -240,10 +240,10 @@ def ring(*numbers: int) -> list[RingRecord]:
 def test_the_ring_buffer_is_read_once_and_its_losses_are_exact() -> None:
     journal = InMemoryJournal()
     journal.boot()
-    reading = Reading()
+    reading = HostReading()
     boot = reading.begin(journal.hello, 0.0)[-1]
     assert len(reading.ring(boot, ring(5, 6, 7)).lines) == 3
-    again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+    again = HostReading.from_json(json.loads(json.dumps(reading.to_json())))
     again.begin(journal.hello, 0.0)
     assert again.ring(boot, ring(6, 7)).lines == ()
     page = again.ring(boot, ring(12, 13))
@@ -255,7 +255,7 @@ def test_a_line_of_the_ring_buffer_is_placed_by_the_uptime_on_our_clock() -> Non
     journal = InMemoryJournal()
     journal.boot()
     journal.stamp_us = 150 * 1_000_000
-    reading = Reading()
+    reading = HostReading()
     ours = journal.hello.now + 3000
     boot = reading.begin(journal.hello, ours)[-1]
     (line,) = reading.ring(boot, [RingRecord(1, 100 * 1_000_000, True, "entry")]).lines
@@ -267,7 +267,7 @@ def test_a_journal_that_appears_later_does_not_repeat_what_the_ring_buffer_gave(
     journal = InMemoryJournal()
     journal.boot()
     journal.print(4)
-    reading = Reading()
+    reading = HostReading()
     boot = reading.begin(journal.hello, journal.hello.now)[-1]
     known = [RingRecord(n, record.stamp_us, True, record.message or "") for n, record in enumerate(journal.records)]
     assert len(reading.ring(boot, known).lines) == 5
@@ -277,8 +277,8 @@ def test_a_journal_that_appears_later_does_not_repeat_what_the_ring_buffer_gave(
 
 
 def test_memory_of_another_version_is_a_first_contact() -> None:
-    assert Reading.from_json({"version": 0, "current": "x"}).current is None
-    assert Reading.from_json(None).current is None
+    assert HostReading.from_json({"version": 0, "current": "x"}).current is None
+    assert HostReading.from_json(None).current is None
 
 
 def test_the_stored_memory_does_not_change_under_the_feet_of_its_owner() -> None:

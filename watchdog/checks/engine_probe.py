@@ -40,7 +40,7 @@ class Scrape:
     status: int | None = None
     refused: bool = False
     is_foreign: bool = False
-    """Something is served there that is no metrics of an engine."""
+    """What is served there are not the metrics of an engine."""
 
 
 class MetricsReader:

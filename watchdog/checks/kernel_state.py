@@ -16,7 +16,7 @@ import structlog
 from watchdog.checks.journal_proof import JournalProof
 from watchdog.config import HostSettings
 from watchdog.journal.boot import BootEnd, Loss, Page
-from watchdog.journal.reading import Reading
+from watchdog.journal.reading import HostReading
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
@@ -224,7 +224,7 @@ class HostLog:
         self.stream = Stream()
         self.proof = JournalProof()
         self._matcher = matcher
-        self._reading: Reading | None = None
+        self._reading: HostReading | None = None
         self._grouping: Json | None = None
         self._waiting: list[KernelLine] = []
         self._pending: tuple[Observation, ...] = ()
@@ -233,7 +233,7 @@ class HostLog:
         self._failures = 0
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> HostReading:
         """The state of the reading; `recall` must have been called."""
         assert self._reading is not None  # noqa: S101 - both readers recall first
         return self._reading
@@ -248,7 +248,7 @@ class HostLog:
     def _restore(self) -> None:
         """Be where the newest result left off."""
         stored = self._handed if isinstance(self._handed, dict) else {}
-        self._reading = Reading.from_json(stored.get("reading"))
+        self._reading = HostReading.from_json(stored.get("reading"))
         self._grouping = stored.get("grouping")
         self.proof = JournalProof.from_json(stored.get("proof"))
 

@@ -18,7 +18,7 @@ from watchdog.vitals import Vitals, read_vitals
 PAGE_LINES = 4000
 """RecordCollector a page: small enough to hold, large enough that a page costs little more than its lines."""
 SHORT_ANSWER_BYTES = 1 << 20
-"""What is no log is short: 400 boots or 400 lines of a crash at most."""
+"""Answers other than a log are short: 400 boots or 400 lines of a crash at most."""
 
 _CORRUPT = ("truncated", "corrupt", "unsupported", "bad message", "ignoring file", "failed to open")
 _PERMISSION = ("insufficient permissions", "permission denied", "not permitted")

@@ -55,8 +55,8 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
     from watchdog import logs
     from watchdog.cli.service import LABEL, UNIT
     from watchdog.doctor import Finding
+    from watchdog.doctor.examinations import examine_own, examine_surroundings, examine_targets
     from watchdog.doctor.finding import ask_machine
-    from watchdog.doctor.round import examine_own, examine_surroundings, examine_targets
     from watchdog.doctor.state import own_instance
     from watchdog.loading import locate
     from watchdog.message import Redactor
@@ -82,8 +82,8 @@ def _broken(error: ConfigError) -> list[Finding]:
     """The problems of a configuration, and what can be examined without one."""
     from watchdog.cli.service import LABEL, UNIT
     from watchdog.doctor import Finding
+    from watchdog.doctor.examinations import examine_surroundings
     from watchdog.doctor.finding import ask_machine
-    from watchdog.doctor.round import examine_surroundings
 
     found = []
     for problem in error.problems:

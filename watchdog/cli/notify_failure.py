@@ -78,7 +78,7 @@ def command(config_file: str | None, only_count: bool, if_repeated: bool, unit: 
     starts, ending, now = FailedStarts.of_this_service(), ServiceResult.from_environ(os.environ), SystemClock().wall()
     try:
         if only_count:
-            # A requested stop is no failure, and OnFailure= reports a refused configuration.
+            # A requested stop is not a failure, and OnFailure= reports a refused configuration.
             if ending.result not in ("", "success") and ending.status != str(EXIT_USAGE):
                 starts.note(str(ending))
             return EXIT_OK

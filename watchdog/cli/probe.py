@@ -76,7 +76,7 @@ async def _probe(server: ServerSettings) -> ProbeOutcome:
 
 
 def server_name(base_url: str) -> str:
-    """The name of a server that has none. Raises UsageError for what is no address."""
+    """The name of a server that has none. Raises UsageError for anything but an address."""
     parts = _web_url("BASE_URL", base_url)
     if parts.query or parts.fragment:
         raise click.UsageError("BASE_URL holds a ? or #, and /chat/completions is appended to it: end it with /v1")

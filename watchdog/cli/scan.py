@@ -209,7 +209,7 @@ def _size(stream: BinaryIO) -> int:
 
 
 def _not_text(head: bytes, file: str) -> str | None:
-    """Why the input is no text log, as far as its first bytes show; None if it may be one."""
+    """Why the input is not a text log, as far as its first bytes show; None if it may be one."""
     name = "this input" if file == "-" else file
     for magic, (what, tool) in PACKED.items():
         if head.startswith(magic):

@@ -65,7 +65,7 @@ class StartGuard:
         self._write(replace(self._kept, count=self._kept.count + 1, ending=_KILLED))
 
     def ended(self, code: int, why: str) -> None:
-        """The start has ended before the daemon was ready. A stop that was asked for is no failure."""
+        """The start has ended before the daemon was ready. A requested stop is not a failure."""
         if self._settled:
             return
         self._settled = True

@@ -159,7 +159,7 @@ async def _ask(config: Config, state_dir: Path, names: tuple[str, ...], timeout_
     """Queue the test for the running daemon and wait for what becomes of it."""
     from watchdog.clock import SystemClock
     from watchdog.errors import NotReloadedError
-    from watchdog.ingest.self_report import Rehearsal, rehearsal_messages
+    from watchdog.ingest.self_report import SentTestAlert, test_alert_messages
     from watchdog.policy import incident_id
     from watchdog.store import Reader, Requests
 
@@ -175,9 +175,9 @@ async def _ask(config: Config, state_dir: Path, names: tuple[str, ...], timeout_
                 )
             await clock.sleep(_LOOK_EVERY_S)
     now = clock.wall()
-    test = Rehearsal(incident_id(now, "", round(now * 1000) % 1024), names)
+    test = SentTestAlert(incident_id(now, "", round(now * 1000) % 1024), names)
     with Requests.open(state_dir) as requests:
-        requests.queue(rehearsal_messages(test, now, platform.node()))
+        requests.queue(test_alert_messages(test, now, platform.node()))
     with Reader.open(state_dir) as reader:
 
         async def look(_left_s: float) -> tuple[DeliveryView, ...]:

@@ -108,7 +108,7 @@ def error_body_of(body: bytes) -> ErrorBody:
 
 
 def bare_error_body(payload: dict[str, Json]) -> ErrorBody:
-    """What an object says that is no error in any known form: its message, as gateways give it."""
+    """What an object says that is not an error in any known form: its message, as gateways give it."""
     return _build(payload, "bare")
 
 

@@ -21,7 +21,7 @@ from watchdog.model import Json
 from watchdog.reasons import ServerReason
 
 BODY_LIMIT_BYTES = 1 << 20
-"""More than this is no reply to a request for a handful of tokens; nothing beyond it is read."""
+"""Nothing that long answers a request for a handful of tokens; nothing beyond it is read."""
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SNIFF_BYTES = 8

@@ -30,7 +30,7 @@ class MessageText(NamedTuple):
 
 
 def message_text(message: Json) -> MessageText:
-    """Read one `message` or `delta`. Anything of an unexpected type is no text, never an error."""
+    """Read one `message` or `delta`. Anything of an unexpected type is ignored, never an error."""
     if not isinstance(message, dict):
         return MessageText()
     content, reasoning = _content(message.get("content"))
@@ -212,7 +212,7 @@ class ReplyAccumulator:
 
     @property
     def banner_says_loading(self) -> bool:
-        """Whether a model swapper's banner, which is no token, said that the model is being loaded."""
+        """Whether a model swapper's banner, which does not count as a token, said that the model is being loaded."""
         return bool(_SAYS_LOADING.search("".join(self._banner)))
 
     @property

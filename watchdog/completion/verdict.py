@@ -53,7 +53,7 @@ class StreamFacts:
 
 
 def judge_status(status: int, body: bytes, location: str) -> Judgement:
-    """The judgement of a reply whose status is no success."""
+    """The judgement of a reply whose status is not a success."""
     error_body = error_body_of(body)
     reason = reason_of(status, error_body)
     if 300 <= status <= 399 and _LOGIN.search(location):
@@ -122,7 +122,7 @@ def _without_tokens(accumulator: ReplyAccumulator, facts: StreamFacts, comments:
 
 
 def judge_plain(body: bytes, content_type: str, end: End, accumulator: ReplyAccumulator, at_s: float) -> Judgement:
-    """The judgement of a reply that is no event stream; adds its text to `accumulator`."""
+    """The judgement of a reply that is not an event stream; adds its text to `accumulator`."""
     try:
         payload = loads_untrusted(body.decode("utf-8-sig"))
     except ValueError:

@@ -174,7 +174,7 @@ def _reboot(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
         found[Fact.REBOOTED] = Basis(words, vitals_evidence(host))
     for one in host.occurrences:
         if one.reason == REBOOTED.name and one.opened_at > well:
-            found[Fact.REBOOT_TOLD] = Basis(one.detail, one.evidence[-1:])
+            found[Fact.REBOOT_NOTIFIED] = Basis(one.detail, one.evidence[-1:])
             found.setdefault(Fact.REBOOTED, Basis(f"{host.name} restarted", ()))
     return found
 
@@ -204,7 +204,7 @@ def _beside(at: float, since: float, probe_s: float) -> str:
 # Facts about a server, drawn from its own failing probe (reasons of `generation/<server>`, design §5.1).
 
 REPEATED = 3
-"""Windows in a row with a frozen counter before it is no long prefill any more (260k tokens took a GB10 550 s)."""
+"""Windows in a row with a frozen counter before it is no longer a long prefill (260k tokens took a GB10 550 s)."""
 
 _COUNTERS = {
     "engine_frozen": Fact.FROZEN,

@@ -61,7 +61,7 @@ class Fact(StrEnum):
     NVRM_OOM = "nvrm_oom"
     OOM_KILLED = "oom_killed"
     REBOOTED = "rebooted"
-    REBOOT_TOLD = "reboot_told"
+    REBOOT_NOTIFIED = "reboot_notified"
     LINK_BEFORE = "link_before"
     LINK_AFTER = "link_after"
     GPU_FAULT = "gpu_fault"
@@ -70,7 +70,7 @@ class Fact(StrEnum):
     GPU_EMPTY = "gpu_empty"
     GPU_HANGS = "gpu_hangs"
     ALL_GONE = "all_gone"
-    OWN_ROAD = "own_road"
+    OWN_NETWORK = "own_network"
     # of the servers on a host, for an incident of the host
     SERVERS_STOPPED = "servers_stopped"
     SERVERS_UNREACHABLE = "servers_unreachable"
@@ -119,7 +119,7 @@ class DiagnosisInput:
 
     `newest` is the newest failing observation of the incident's own key. `hosts` are those the server runs on, or the
     one host the incident is about; `servers` are the newest observations of `generation/<server>` of the servers that
-    run on such hosts. `own_road` says, if our own network is known to be down, how.
+    run on such hosts. `own_network` says, if our own network is known to be down, how.
     """
 
     incident: Incident
@@ -127,4 +127,4 @@ class DiagnosisInput:
     now: float
     hosts: tuple[HostView, ...] = ()
     servers: tuple[Observation, ...] = ()
-    own_road: str = ""
+    own_network: str = ""

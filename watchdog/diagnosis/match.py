@@ -17,7 +17,7 @@ _FROM_HOSTS = frozenset(
         Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_LOW, Fact.GPU_MEMORY_IDLE,
         Fact.GPU_READS_NOTHING, Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM,
         Fact.OOM_KILLED,
-        Fact.REBOOTED, Fact.REBOOT_TOLD, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
+        Fact.REBOOTED, Fact.REBOOT_NOTIFIED, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
     }
 )  # fmt: skip
 
@@ -135,8 +135,8 @@ def _across_hosts(given: DiagnosisInput, by_host: Mapping[str, Mapping[Fact, Bas
             found.setdefault(Fact.GPU_HANGS, facts[Fact.GPU_SPINS])
         elif Fact.GPU_WEDGED in facts:
             found.setdefault(Fact.GPU_HANGS, Basis(f"the GPU driver of {name} hangs", facts[Fact.GPU_WEDGED].evidence))
-    if given.own_road:
-        found[Fact.OWN_ROAD] = Basis(given.own_road)
+    if given.own_network:
+        found[Fact.OWN_NETWORK] = Basis(given.own_network)
     return found
 
 

@@ -179,7 +179,7 @@ LOADED_PATHS = ("/api/ps", "/running", "/api/v0/models")
 
 
 def served_models(payload: Json) -> tuple[str, ...] | None:
-    """Names of the models in a `/v1/models` reply, adapters of another one left out; None if it is no such list."""
+    """Names of the models in a `/v1/models` reply, adapters of another one left out; None if it is not such a list."""
     data = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(data, list):
         return None

@@ -18,10 +18,10 @@ from watchdog.config import ProbeSettings
 from watchdog.errors import NotRememberedError, StoreError
 from watchdog.ingest.incidents import Incidents, UnitOfWork
 from watchdog.ingest.self_report import (
-    Rehearsal,
+    SentTestAlert,
     log_decisions,
     own_observation,
-    rehearsal_messages,
+    test_alert_messages,
     untaken_observation,
 )
 from watchdog.kinds import CHECK, DELIVERY, STORAGE
@@ -31,7 +31,7 @@ from watchdog.policy import OUTBOX_LIMIT, AlertPlan, NextProbe, Standby
 from watchdog.store import Store
 from watchdog.text import bounded_repr
 
-__all__ = ["Ingest", "Rehearsal"]
+__all__ = ["Ingest", "SentTestAlert"]
 
 _log = structlog.get_logger(__name__)
 STORAGE_KEY = STORAGE.key()
@@ -230,7 +230,7 @@ class Ingest:
         await self._store.request(lambda ask: ask.acknowledge(incident_id, now, reason, author))
         await self._follow_operator_requests(now)
 
-    async def test_alert(self, receivers: Iterable[str] | None = None, *, sent_from: str = "") -> Rehearsal:
+    async def test_alert(self, receivers: Iterable[str] | None = None, *, sent_from: str = "") -> SentTestAlert:
         """Queue a trigger and its end in the real outbox, for `receivers` (None: all of them).
 
         `Outbox.settled` says what becomes of it.
@@ -238,8 +238,8 @@ class Ingest:
         names = [receiver.name for receiver in self.plan.receivers] if receivers is None else list(receivers)
         now = self._clock.wall()
         work = UnitOfWork()
-        test = Rehearsal(self._incidents.new_id(now), tuple(names))
-        work.messages += rehearsal_messages(test, now, sent_from)
+        test = SentTestAlert(self._incidents.new_id(now), tuple(names))
+        work.messages += test_alert_messages(test, now, sent_from)
         await self._write(work)
         return test
 

@@ -100,7 +100,7 @@ class DiagnosisContext:
             now=now,
             hosts=hosts,
             servers=tuple(one for one in seen if one is not None),
-            own_road="" if road is None else road.phrase,
+            own_network="" if road is None else road.phrase,
         )
 
 

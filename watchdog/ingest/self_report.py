@@ -9,7 +9,7 @@ import structlog
 
 from watchdog.ingest.incidents import UnitOfWork
 from watchdog.kinds import CHECK
-from watchdog.message import rehearsal
+from watchdog.message import test_alert_text
 from watchdog.model import Evidence, Notification, NotificationKind, Observation, Severity, TransitionKind, Verdict
 from watchdog.reasons import OwnReason
 from watchdog.store import Queued
@@ -19,18 +19,18 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class SentTestAlert:
     """A test alert on its way: the id its messages carry, and who gets them."""
 
     incident_id: str
     receivers: tuple[str, ...]
 
 
-def rehearsal_messages(test: Rehearsal, now: float, sent_from: str) -> list[Queued]:
+def test_alert_messages(test: SentTestAlert, now: float, sent_from: str) -> list[Queued]:
     """The trigger (as loud as a page) and the end of a test alert for each of its receivers, for the outbox."""
     kinds = (NotificationKind.FIRING, NotificationKind.RESOLVED)
     return [
-        Queued(Notification(test.incident_id, receiver, kind, Severity.PAGE), rehearsal(kind, sent_from), now)
+        Queued(Notification(test.incident_id, receiver, kind, Severity.PAGE), test_alert_text(kind, sent_from), now)
         for receiver in test.receivers
         for kind in kinds
     ]

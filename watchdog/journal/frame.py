@@ -17,7 +17,7 @@ _LONGEST_WORD = 1000
 FULL_KIB = 512
 """With less free than this journald can no longer extend its file."""
 LONGEST_LINE_BYTES = 1 << 20
-"""A kernel record is at most a few KiB; JSON of bytes makes that four times longer. More than this is no record."""
+"""A kernel record is at most a few KiB; JSON of bytes makes that four times longer. Anything longer is not a record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _UNREAD_LIVE = frozenset({RecordKind.FOREIGN, RecordKind.MARK, RecordKind.LOGIN}
 
 
 @dataclass(slots=True)
-class Reading:
+class HostReading:
     """Everything remembered of one host's kernel log. `current` is the boot the host runs now, None before contact."""
 
     current: str | None = None
@@ -264,7 +264,7 @@ class Reading:
         }
 
     @classmethod
-    def from_json(cls, stored: Json) -> Reading:
+    def from_json(cls, stored: Json) -> HostReading:
         """The reading that `to_json` wrote; a fresh one for None or for another version's memory."""
         if not isinstance(stored, dict) or stored.get("version") != 1 or stored.get("current") is None:
             return cls()

@@ -73,7 +73,7 @@ class Record:
 
 
 def parse_journal(line: bytes) -> Record | None:
-    """The record in one line of the reader's answer; None when it is no journal record. Total on arbitrary bytes."""
+    """The record in one line of the reader's answer; None when it is not a journal record. Total on arbitrary bytes."""
     try:
         fields = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class Matcher:
         try:
             for rule in self._rules:
                 self._set.Add(rule.pattern.encode())
-            self._set.Add(b"")  # matches everything: an answer without it is no answer
+            self._set.Add(b"")  # matches everything: an answer without it is wrong
             self._set.Compile()
             self._in_logs = re2.compile("|".join([*in_logs, *ENCODED]).encode(), _options())
             self._first_match(b"")

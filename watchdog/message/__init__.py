@@ -2,7 +2,7 @@
 
 from watchdog.message.group import finish_group
 from watchdog.message.redaction import REDACTED, Redactor
-from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, rehearsal, render
+from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, render, test_alert_text
 from watchdog.message.room import Limits, fitted, plain
 
 __all__ = [
@@ -15,6 +15,6 @@ __all__ = [
     "finish_group",
     "fitted",
     "plain",
-    "rehearsal",
     "render",
+    "test_alert_text",
 ]

@@ -31,7 +31,7 @@ from watchdog.text import clean_block, clean_line, duration, shortened, timestam
 """The key of a test alert; it has no incident in the store."""
 
 
-def rehearsal(kind: NotificationKind, sent_from: str) -> Text:
+def test_alert_text(kind: NotificationKind, sent_from: str) -> Text:
     """The trigger or the end of a test alert, asked for on `sent_from` (a machine's name or the like)."""
     if kind.is_end:
         title = f"{kind} test alert from inference-watchdog: all is well"

@@ -74,7 +74,7 @@ class StepReason(StrEnum):
     NOT_CALM_YET = "not_calm_yet"
     RELAPSED = "relapsed"
     RECOVERED = "recovered"
-    FIRST_SIGHT = "first_sight"
+    FIRST_SEEN = "first_sight"
     SEEN_AGAIN = "seen_again"
     WENT_QUIET = "went_quiet"
     TOO_SOON = "too_soon"

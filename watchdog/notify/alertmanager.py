@@ -46,7 +46,7 @@ class AlertmanagerReceiver:
     async def send(self, delivery: Delivery, text: Text, now: float) -> Outcome:
         """Post the alert of one message: firing until further notice, or ended."""
         if delivery.incident is None:
-            alerts = [_rehearsal_alert(delivery, text, now)]
+            alerts = [_test_alert(delivery, text, now)]
         else:
             over = delivery.kind.is_end
             alerts = [alert_of(delivery.incident, delivery.severity, text, ends_at=None if over else now + VALID_S)]
@@ -115,7 +115,7 @@ def _alert_name(key: str) -> str:
     return "InferenceWatchdog" + "".join(part.capitalize() for part in kind.split("_"))
 
 
-def _rehearsal_alert(delivery: Delivery, text: Text, now: float) -> dict[str, Any]:
+def _test_alert(delivery: Delivery, text: Text, now: float) -> dict[str, Any]:
     return {
         "labels": {"alertname": "InferenceWatchdogTest", "severity": delivery.severity.value, "check": TEST.key()},
         "annotations": {"summary": text.title, "description": text.body, "incident": delivery.incident_id},

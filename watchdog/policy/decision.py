@@ -153,12 +153,12 @@ class DecisionReason(StrEnum):
     REMINDER = "reminder"
     UNANSWERED = "unanswered"
     ENDED = "ended"
-    ALREADY_TOLD = "already_told"
+    ALREADY_NOTIFIED = "already_told"
     NOT_DUE = "not_due"
     NOTHING_NEW = "nothing_new"
     SILENCED = "silenced"
     MAINTENANCE = "maintenance"
-    FOLDED = "folded"
+    INHIBITED = "folded"
     STANDBY = "standby"
     ACKNOWLEDGED = "acknowledged"
     AWAITING_EVIDENCE = "awaiting_evidence"
@@ -304,7 +304,7 @@ def _held_back(incident: Incident, receiver: str, circumstances: Circumstances, 
         return DecisionReason.MAINTENANCE
     inhibitor = inhibitor_of(incident, circumstances.open_incidents, circumstances.plan)
     if inhibitor is not None and receiver in inhibitor.notified:
-        return DecisionReason.FOLDED  # only where the explanation itself was heard
+        return DecisionReason.INHIBITED  # only where the explanation itself was heard
     return None
 
 
@@ -319,7 +319,7 @@ def _about_reminder(
     else:
         wait_s = alerting.reminder_every_s if last.reminders else alerting.reminder_first_s
     if wait_s <= 0:
-        return DecisionReason.ALREADY_TOLD
+        return DecisionReason.ALREADY_NOTIFIED
     if now - last.at < wait_s:
         return DecisionReason.NOT_DUE
     if incident.acknowledged_at is not None:

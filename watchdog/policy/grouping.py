@@ -14,7 +14,7 @@ from watchdog.policy.retry import Waiting
 GATHER_S = 8.0
 """How long a notification waits for others of its kind after one was sent. With the sending itself: within 10 s."""
 _SUFFIX = "-all"
-"""Ends the id of a group, so that it is no incident's."""
+"""Ends the id of a group, so that it is never an incident's."""
 
 
 class Grouping(StrEnum):
