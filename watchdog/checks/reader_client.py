@@ -176,7 +176,8 @@ async def ask_hello(session: Session) -> Hello:
     loop, heard = asyncio.get_running_loop(), list[float]()
 
     def take(line: bytes) -> None:
-        heard.append(loop.time())
+        if not heard:
+            heard.append(loop.time())
         lines.append(line)
 
     asked = await ask(session, "read1 hello", take, limit_bytes=SHORT_ANSWER_BYTES)
