@@ -3,7 +3,7 @@
 from watchdog.message.group import finish_group
 from watchdog.message.redaction import REDACTED, Redactor
 from watchdog.message.render import BODY_LIMIT, TITLE_LIMIT, finish, render, test_alert_text
-from watchdog.message.room import Limits, fitted, plain
+from watchdog.message.shortening import Limits, fitted, plain
 
 __all__ = [
     "BODY_LIMIT",
