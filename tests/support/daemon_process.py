@@ -23,8 +23,13 @@ class DaemonProcess:
         environment: dict[str, str] | None = None,
         *,
         inside: tuple[str, ...] = (),
+        program: tuple[str, ...] = ("watchdog",),
     ) -> None:
-        """`inside` is the command that runs it elsewhere, for example in a network namespace."""
+        """`inside` is the command that runs it elsewhere, for example in a network namespace.
+
+        `program` is the module that is the daemon's command line, and what stands before its own arguments.
+        """
+        self._program = program
         self.config, self.state_dir, self.log = config, state_dir, log
         self._inside = inside
         self._environment = {**os.environ, **(environment or {})}
@@ -34,7 +39,7 @@ class DaemonProcess:
         """Start it; its log is appended to."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(*self._inside, sys.executable, "-m", "watchdog", "run", "--config", str(self.config)),
+                *(*self._inside, sys.executable, "-m", *self._program, "run", "--config", str(self.config)),
                 *("--state-dir", str(self.state_dir)),
                 stdout=log,
                 stderr=log,
