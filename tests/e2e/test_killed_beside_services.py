@@ -32,9 +32,11 @@ async def test_an_incident_is_opened_once_and_closed_once_though_the_daemon_is_k
             f"servers:\n  - {{name: deepseek, base_url: '{chat.base_url}', probe: {PROBE}}}\n"
             f"receivers:\n{rows}alerting: {{flap_failures: 10}}\n"
         )
+        path.chmod(0o600)
         ports = json.dumps({name: fake.port for name, fake in fakes.items()})
+        kept = {"RUNTIME_DIRECTORY": str(tmp_path)}  # as under our unit, where these kills are counted, not told
         program = ("tests.support.daemon_beside_fakes", ports)
-        daemon = DaemonProcess(path, tmp_path / "state", tmp_path / "daemon.log", program=program)
+        daemon = DaemonProcess(path, tmp_path / "state", tmp_path / "daemon.log", kept, program=program)
         stack.push_async_callback(daemon.kill)
 
         async def all_have(messages: int, what: str) -> None:
