@@ -111,6 +111,15 @@ async def test_with_a_token_nothing_is_shown_without_it(locked: Served, path: st
         assert (await locked.get(path, Authorization=given))[0] in (200, 403), given
 
 
+@pytest.mark.parametrize("given", [b"Bearer \xff", b"Basic \xff", b"Basic " + base64.b64encode(b"ada:\xff")])
+async def test_a_token_of_any_bytes_is_only_a_wrong_one(locked: Served, given: bytes) -> None:
+    port = int(locked.url.rstrip("/").rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: " + given + b"\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+    writer.close()
+
+
 async def test_health_is_open_but_says_no_more_than_it_must(locked: Served) -> None:
     status, _, text = await locked.get("healthz")
     assert (status, json.loads(text)) == (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from datetime import UTC, timedelta, timezone
 from typing import Any
@@ -349,6 +351,21 @@ def test_durations_are_for_people(duration_s: float, words: str) -> None:
 def test_a_secret_url_is_hidden_also_in_parts(leak: str) -> None:
     hide = Redactor([Secret("tgram://123456789:AAHsecretsecretsecret/4567890123")], known_words=["deepseek"])
     assert "secretsecret" not in hide(leak)
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "ada:"])
+def test_a_secret_is_hidden_in_base64_whatever_stands_around_it(before: str) -> None:
+    secret = "sk-an\xe4?>secret/value"
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for behind in ("", "z", "zz"):
+            told = Redactor([Secret(secret)])(encode(f"{before}{secret}{behind}".encode()).decode())
+            assert "[secret]" in told
+            assert len(told) < len("[secret]") + 16
+
+
+def test_a_secret_is_hidden_as_json_writes_it() -> None:
+    secret = 'pass"w\\ord-\xe4'
+    assert Redactor([Secret(secret)])(json.dumps({"key": secret})) == '{"key": "[secret]"}'
 
 
 def test_names_stay_readable_though_a_url_holds_them() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -36,8 +38,20 @@ def _parts(secret: str) -> set[str]:
     return {part for part in parts if len(part) >= _SHORTEST_PART and part.lower() not in _COMMON}
 
 
+def _encoded(text: str) -> set[str]:
+    """`text` as it stands in a URL, in JSON, and in base64, also amid other bytes (a password behind a user name)."""
+    forms = {quote(text, safe=""), quote(text), quote_plus(text), json.dumps(text)[1:-1]}
+    data = text.encode("utf-8", "replace")
+    for before in range(3):  # base64 writes three bytes as four letters: what shares some with a neighbour is left out
+        for encode in (b64encode, urlsafe_b64encode):
+            first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+            form = encode(bytes(before) + data).decode()[first:last]
+            forms |= {form} if len(form) >= _SHORTEST_PART else set()
+    return forms
+
+
 class Redactor:
-    """Replaces every secret, its telling parts and their URL-quoted forms in a text with `[secret]`.
+    """Replaces every secret, its telling parts and their encoded forms in a text with `[secret]`.
 
     `known_words` are names that must stay readable (servers, hosts, receivers), even if a URL happens to hold them.
     """
@@ -53,8 +67,7 @@ class Redactor:
             texts |= {part for part in _parts(whole) if part not in known}
             if len(whole.strip()) >= _SHORTEST_WHOLE:
                 texts |= {whole, whole.strip()}
-        texts |= {quote(text, safe="") for text in texts} | {quote(text) for text in texts}
-        texts |= {quote_plus(text) for text in texts}
+        texts |= {form for text in texts for form in _encoded(text)}
         ordered = sorted(texts, key=lambda text: (-len(text), text))
         self._pattern = re.compile("|".join(re.escape(text) for text in ordered)) if ordered else None
 

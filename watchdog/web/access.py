@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable
@@ -69,11 +68,11 @@ class Access:
         if scheme.lower() == "basic":
             try:
                 given = base64.b64decode(given, validate=True).decode().partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:  # no base64, or no UTF-8 in it
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given.strip().encode(), self._token)
+        return hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
 
     def _refused(self, request: web.Request) -> web.Response | None:
         if request.method not in ("GET", "HEAD"):
