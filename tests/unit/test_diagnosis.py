@@ -143,6 +143,13 @@ REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
     "DSpark#146 AER 4 min before the first failed probe": ("link_failing", HUNG, (HEAD_FINE, AER_WORKER)),
     "DSpark#146 and then silence": (
         "locked_up", probe("no_reply"), (host("head", line(), vitals=unread("head", "silent")),)),
+    "a hard lock answers no TCP, seconds after CmpltTO": (
+        "locked_up_gone", probe("unreachable"), (host("head", line(at=SINCE - 9), vitals=unread("head", "timeout")),)),
+    "RCU stalls, then silence": (
+        "locked_up_stuck", probe("no_reply"), (host("head", line("lockup"), vitals=unread("head", "silent")),)),
+    "a panic, then nothing": (
+        "locked_up_stuck_gone", probe("unreachable"),
+        (host("head", line("panic"), vitals=unread("head", "timeout")),)),
     "an AER after the first miss": ("link_after", probe("no_reply"), (seen("head", lines=(LATE,)),)),
     "Xid 119 GSP timeout": ("gpu_fault", probe("no_reply"), (host("head", line("gpu.xid"), vitals=vitals()),)),
     "kcompactd soft lockup": ("kernel_stuck", probe("no_reply"), (host("head", line("lockup"), vitals=vitals()),)),
@@ -461,6 +468,59 @@ def test_a_silent_host_that_had_a_fatal_error_has_locked_up() -> None:
     assert diagnosis.sentence.startswith(
         "worker has locked up after a PCIe or network error: worker: pcie.aer.fatal on "
     )
+
+
+@pytest.mark.parametrize(
+    ("api", "read", "kind", "name"),
+    [
+        ("unreachable", "timeout", "pcie.aer.fatal", "locked_up_gone"),
+        ("unreachable", "timeout", "lockup", "locked_up_stuck_gone"),
+        ("unreachable", "timeout", "", "host_down"),
+        ("no_reply", "timeout", "pcie.aer.fatal", "locked_up_gone"),
+        ("no_reply", "timeout", "lockup", "locked_up_stuck_gone"),
+        ("no_reply", "silent", "pcie.aer.fatal", "locked_up"),
+        ("no_reply", "silent", "lockup", "locked_up_stuck"),
+        ("no_reply", "silent", "", "host_frozen"),
+        ("no_token", "timeout", "pcie.aer.fatal", "link_failing"),
+        ("no_token", "timeout", "lockup", "kernel_stuck"),
+        ("no_token", "timeout", "", "host_unreached"),
+        ("no_reply", "", "pcie.aer.fatal", "link_failing"),
+        ("no_reply", "", "lockup", "kernel_stuck"),
+    ],
+)
+def test_a_server_s_host_is_called_locked_up_only_after_grave_lines_and_when_nothing_of_it_answers(
+    api: str, read: str, kind: str, name: str
+) -> None:
+    """API × SSH ("": it answers) × what its kernel said before."""
+    newest = unread("head", read) if read else vitals("head")
+    diagnosis = found(probe(api), host("head", *([line(kind)] if kind else []), vitals=newest))
+    assert diagnosis.name == name
+    assert ("locked up" in diagnosis.sentence) == name.startswith("locked_up")
+
+
+@pytest.mark.parametrize(
+    ("read", "kind", "servers", "name"),
+    [
+        ("timeout", "pcie.aer.fatal", (probe("unreachable"),), "locked_up_gone"),
+        ("timeout", "lockup", (probe("unreachable"),), "locked_up_stuck_gone"),
+        ("timeout", "lockup", (), "locked_up_stuck_gone"),
+        ("silent", "lockup", (probe("no_reply"),), "locked_up_stuck"),
+        ("timeout", "pcie.aer.fatal", (TEXT,), "ssh_only_gone"),
+        ("silent", "pcie.aer.fatal", (TEXT,), "ssh_only"),
+        ("silent", "lockup", (TEXT,), "ssh_only"),
+    ],
+)
+def test_a_host_is_called_locked_up_after_grave_lines_but_not_while_its_server_gives_text(
+    read: str, kind: str, servers: tuple[Observation, ...], name: str
+) -> None:
+    diagnosis = about_host(read, *servers, occurrences=(line(kind, host="worker"),))
+    assert diagnosis is not None
+    assert (diagnosis.name, diagnosis.confidence) == (name, Confidence.LIKELY)
+
+
+def test_our_own_dead_network_is_no_lock_up_of_a_host_that_had_an_error() -> None:
+    gone = host("head", line(), vitals=unread("head", "timeout"))
+    assert found(probe("unreachable"), gone, own_network="eth0 has no carrier").name == "own_road"
 
 
 @pytest.mark.parametrize("reason", ["refused", "no_permission", "gap", "key_refused"])
