@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any
 
@@ -31,6 +32,25 @@ class HttpReply:
     body: str = ""
     problem: str = ""
     timed_out: bool = False
+    retry_after_s: float = 0.0
+
+
+LONGEST_RETRY_AFTER_S = 900.0
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """How long an answer asks to wait (RFC 9110, 10.2.3), at most 15 min; 0 if it does not say.
+
+    A date is compared with the answer's own, so that neither our clock nor theirs need be right.
+    """
+    after = headers.get("Retry-After", "").strip()
+    if after.isascii() and after.isdigit():
+        return min(float(after), LONGEST_RETRY_AFTER_S) if len(after) < 10 else 0.0
+    try:
+        wait_s = (parsedate_to_datetime(after) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds()
+    except (ValueError, TypeError, OverflowError):  # no date, or one of the two without a zone
+        return 0.0
+    return min(max(wait_s, 0.0), LONGEST_RETRY_AFTER_S)
 
 
 async def http_call(
@@ -55,7 +75,8 @@ async def http_call(
             session.request(method, url, data=data, json=json, headers=headers, allow_redirects=False) as reply,
         ):
             body = await reply.content.read(read_bytes) if read_bytes else b""
-            return HttpReply(reply.status, body.decode("utf-8", "replace"))
+            waits_s = retry_after_s(reply.headers)
+            return HttpReply(reply.status, body.decode("utf-8", "replace"), retry_after_s=waits_s)
     except TimeoutError:
         return HttpReply(None, problem=f"no answer within {timeout_s:g} s", timed_out=True)
     except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -79,7 +79,8 @@ class AlertmanagerReceiver:
             return Outcome(reason, self._plain(reply.problem))
         if reply.status == 200:
             return Outcome(OutcomeReason.DELIVERED)
-        return Outcome(OutcomeReason.REFUSED, self._plain(f"HTTP {reply.status}: {reply.body}"), answered=True)
+        why = self._plain(f"HTTP {reply.status}: {reply.body}")
+        return Outcome(OutcomeReason.REFUSED, why, answered=True, retry_after_s=reply.retry_after_s)
 
     def _plain(self, text: str) -> str:
         return clean_line(self._hide(text))[:_DETAIL]

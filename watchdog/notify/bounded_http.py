@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from watchdog.http_call import retry_after_s
+
 READ_LIMIT_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 16
-_LONGEST_RETRY_AFTER_S = 900.0
 _current = threading.local()
 
 
@@ -87,9 +88,7 @@ def _wrap() -> None:
 
 def _note(exchange: Exchange, response: Any) -> None:
     exchange.status = int(response.status_code)
-    after = str(response.headers.get("Retry-After", "")).strip()
-    if after.isascii() and after.isdigit() and len(after) < 10:  # not the form that is a date
-        exchange.retry_after_s = min(float(after), _LONGEST_RETRY_AFTER_S)
+    exchange.retry_after_s = retry_after_s(response.headers) or exchange.retry_after_s
 
 
 def _bounded(raw: Any, deadline: float) -> bytes:
