@@ -1,4 +1,4 @@
-"""Replies of engines, proxies and gateways, written with their verdicts from knowledge of the servers, not of the code.
+"""Replies of engines, proxies and gateways, with their verdicts, from knowledge of the servers; the author knew the code.
 
 A line of `tests/fixtures/kept_back/replies.jsonl` holds the steps of the reply and in `want` the verdict and the reason
 (or the reasons that are both right). All are probed over real sockets, some at the same time.

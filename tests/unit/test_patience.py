@@ -10,9 +10,10 @@ from tests.support.alerting_path import observed
 from watchdog.config import ProbeSettings
 from watchdog.engines.metrics import EngineSample
 from watchdog.engines.movement import Look, Suspicion, Watch
-from watchdog.model import Observation, Phase, TrackState, Verdict
-from watchdog.policy import NextProbe, PatienceReason, next_probe
+from watchdog.model import Observation, Phase, Thresholds, TrackState, Verdict
+from watchdog.policy import NextProbe, PatienceReason, next_probe, strikes_by_evidence
 from watchdog.reasons import ServerReason
+from watchdog.tracker import step
 
 SHIPPED = ProbeSettings()
 SINCE = 1_795_000_000.0
@@ -86,6 +87,30 @@ def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_t
 
     assert third_at(ServerReason.REFUSED) == 100
     assert third_at(ServerReason.ENGINE_DEAD) == 20
+
+
+def test_what_counts_soon_is_what_is_confirmed_soon_and_a_restart_must_last() -> None:
+    limits = Thresholds(strike_gap_s=90)
+
+    def by(reason: ServerReason, *, proven: bool = False) -> tuple[float, float]:
+        found = strikes_by_evidence(limits, seen(reason), SHIPPED, proven=proven)
+        return found.strike_gap_s, found.least_age_s
+
+    assert by(ServerReason.NO_TOKEN) == (90, 0)
+    assert by(ServerReason.NO_TOKEN, proven=True) == (7.5, 0)
+    assert by(ServerReason.REFUSED) == (7.5, 75)
+    assert by(ServerReason.ENGINE_DEAD, proven=True) == (7.5, 0)
+
+
+def test_a_daemon_that_is_restarted_again_and_again_does_not_make_an_outage_of_a_restart() -> None:
+    limits, now = Thresholds(strike_gap_s=90), TrackState()
+    for second in range(0, 72, 8):
+        failed = replace(seen(ServerReason.REFUSED), at=SINCE + second)
+        now = step(now, failed, strikes_by_evidence(limits, failed, SHIPPED, proven=False), SINCE + second).state
+        assert now.phase is Phase.PENDING
+    failed = replace(failed, at=SINCE + 100)
+    now = step(now, failed, strikes_by_evidence(limits, failed, SHIPPED, proven=False), SINCE + 100).state
+    assert now.phase is Phase.FIRING
 
 
 # The passive look.

@@ -30,6 +30,7 @@ from watchdog.model import (
     Phase,
     Silence,
     StepReason,
+    Thresholds,
     TrackState,
     Transition,
     TransitionKind,
@@ -50,6 +51,7 @@ from watchdog.policy import (
     incident_id,
     may_inhibit,
     next_probe,
+    strikes_by_evidence,
 )
 from watchdog.reasons import ServerReason
 from watchdog.store import Commit, Queued
@@ -275,7 +277,18 @@ class Incidents:
     def _track(self, observation: Observation, now: float, work: UnitOfWork) -> None:
         key = observation.key
         state = self.tracks.get(key) or TrackState(nature=observation.nature)
-        self._move(key, step(state, observation, self.plan.thresholds_for(key), now), observation, now, work)
+        self._move(
+            key, step(state, observation, self._limits(key, observation, state, now), now), observation, now, work
+        )
+
+    def _limits(self, key: str, observation: Observation, state: TrackState, now: float) -> Thresholds:
+        """How `key` is tracked at this observation: what a failure proves decides how soon it may count again."""
+        limits, server = self.plan.thresholds_for(key), GENERATION.target_of(key)
+        settings = self.plan.probes.get(server)
+        if settings is None or observation.verdict is not Verdict.FAIL:
+            return limits
+        proven = self._proves_death(server, observation, state, now)
+        return strikes_by_evidence(limits, observation, settings, proven=proven)
 
     def _move(self, key: str, moved: Step, observation: Observation | None, now: float, work: UnitOfWork) -> None:
         """Keep the new state, update the incident, and decide who is notified."""

@@ -16,7 +16,15 @@ from watchdog.policy.decision import (
     may_inhibit,
 )
 from watchdog.policy.grouping import GATHER_S, Grouping, group_id, held_until, sent_together, share_key, topic_of
-from watchdog.policy.plan import FIRST_TIMEOUT_S, AlertPlan, NextProbe, PatienceReason, Target, next_probe
+from watchdog.policy.plan import (
+    FIRST_TIMEOUT_S,
+    AlertPlan,
+    NextProbe,
+    PatienceReason,
+    Target,
+    next_probe,
+    strikes_by_evidence,
+)
 from watchdog.policy.retry import (
     QueueDecision,
     Waiting,
@@ -75,6 +83,7 @@ __all__ = [
     "sent_together",
     "share_key",
     "silenced_by",
+    "strikes_by_evidence",
     "topic_of",
     "window_at",
 ]

@@ -8,7 +8,7 @@ still, a queue, a long prompt and a model that loads keep the whole interval and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from watchdog.config import (
@@ -47,6 +47,23 @@ class NextProbe:
     wait_s: float
     timeout_s: float | None
     why: PatienceReason
+
+
+def strikes_by_evidence(limits: Thresholds, seen: Observation, settings: ProbeSettings, *, proven: bool) -> Thresholds:
+    """`limits` for the failure `seen`: what may be confirmed soon counts soon, what a restart explains must last.
+
+    So the daemon's own restarts make no outage of one either: each of them probes at once.
+    """
+    row = row_of(seen.key, seen.reason)
+    confirms = row is not None and row.confirm
+    if not settings.is_sooner or seen.verdict is not Verdict.FAIL or not (proven or confirms):
+        return limits
+    must_last = row is not None and row.must_last and not proven
+    return replace(
+        limits,
+        strike_gap_s=STRIKE_GAP * min(settings.confirm_s, OWN_WORDS_CONFIRM_S),
+        least_age_s=STRIKE_GAP * settings.down_for_s if must_last else 0.0,
+    )
 
 
 def next_probe(
@@ -94,6 +111,7 @@ class AlertPlan:
     alerting: AlertingSettings = field(default_factory=AlertingSettings)
     runs_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     maintenance: tuple[Maintenance, ...] = ()
+    probes: Mapping[str, ProbeSettings] = field(default_factory=dict)
     _by_prefix: Mapping[str, Target] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,7 +126,7 @@ class AlertPlan:
         for kind in KINDS:
             for one in kind.targets(config):
                 counts = kind.settings_of(one)
-                limits = _thresholds(counts.failures, counts.successes, config.alerting, _rhythm_s(counts))
+                limits = _thresholds(counts.failures, counts.successes, config.alerting, counts.interval_s)
                 targets.append(Target(kind.key(one.name), limits, one.receivers or every))
         return cls(
             targets=tuple(targets),
@@ -116,6 +134,7 @@ class AlertPlan:
             alerting=config.alerting,
             runs_on={server.name: server.hosts for server in config.servers},
             maintenance=tuple(maintenance_of(window) for window in config.maintenance),
+            probes={server.name: server.probe for server in config.servers},
         )
 
     def target_of(self, key: str) -> Target | None:
@@ -168,13 +187,6 @@ class AlertPlan:
         if severity is not Severity.PAGE:
             return None
         return next((one.escalate for one in self.receivers if one.name == receiver), None)
-
-
-def _rhythm_s(settings: ProbeSettings | KernelLogSettings | VitalsSettings) -> float:
-    """How far apart two failures are at the least: a confirming probe comes before the interval is over."""
-    if isinstance(settings, ProbeSettings) and settings.is_sooner:
-        return min(settings.confirm_s, OWN_WORDS_CONFIRM_S)
-    return settings.interval_s
 
 
 STRIKE_GAP = 0.75
