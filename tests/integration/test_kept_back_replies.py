@@ -1,4 +1,4 @@
-"""Replies of engines, proxies and gateways, with their verdicts, from knowledge of the servers; the author knew the code.
+"""Replies of engines, proxies and gateways, with their verdicts; who wrote them knew the servers, and the code, too.
 
 A line of `tests/fixtures/kept_back/replies.jsonl` holds the steps of the reply and in `want` the verdict and the reason
 (or the reasons that are both right). All are probed over real sockets, some at the same time.
