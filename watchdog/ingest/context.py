@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from watchdog.diagnosis import PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
 from watchdog.message import Redactor
-from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Severity, Verdict
+from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Severity, TrackState, Verdict
 from watchdog.policy import AlertPlan
-from watchdog.reasons import OwnReason
+from watchdog.reasons import OwnReason, ServerReason
 from watchdog.text import clean_line
 
 
@@ -64,6 +64,15 @@ class DiagnosisContext:
             opened_at=since, last_at=since, labels=newest.labels,
         )  # fmt: skip
         return signs_of_hang(self._input(trouble, newest, plan, others, since))
+
+    def proves_death(
+        self, server: str, seen: Observation, state: TrackState, plan: AlertPlan, others: Iterable[Incident]
+    ) -> bool:
+        """By the server's own words; or counters that stand still while requests run, and one more sign."""
+        if seen.reason == ServerReason.ENGINE_DEAD:
+            return True
+        since = seen.at if state.since is None else state.since
+        return seen.measurements.get("engine_frozen", 0.0) > 0 and bool(self.signs_of_hang(server, plan, others, since))
 
     def affected_keys(self, observation: Observation, plan: AlertPlan, others: Mapping[str, Incident]) -> list[str]:
         """Keys of the open incidents whose diagnosis may change by `observation`: those of the servers on its host."""

@@ -53,7 +53,6 @@ from watchdog.policy import (
     next_probe,
     strikes_by_evidence,
 )
-from watchdog.reasons import ServerReason
 from watchdog.store import Commit, Queued
 from watchdog.tracker import Step, retired, step
 
@@ -256,15 +255,8 @@ class Incidents:
         state, seen = self.tracks.get(key), self._context.newest.get(key)
         if state is None or seen is None:
             return None
-        proven = self._proves_death(server, seen, state, now)
+        proven = self._context.proves_death(server, seen, state, self.plan, self.open.values())
         return next_probe(state, seen, settings, proven=proven, now=now)
-
-    def _proves_death(self, server: str, seen: Observation, state: TrackState, now: float) -> bool:
-        """By the server's own words; or counters that stand still while requests run, and one more sign."""
-        if seen.reason == ServerReason.ENGINE_DEAD:
-            return True
-        stands_still = seen.measurements.get("engine_frozen", 0.0) > 0
-        return stands_still and self.hangs(server, now if state.since is None else state.since)
 
     def hangs(self, server: str, since: float) -> bool:
         """Whether something besides its own counters says that a server hangs, seen since `since`."""
@@ -277,17 +269,15 @@ class Incidents:
     def _track(self, observation: Observation, now: float, work: UnitOfWork) -> None:
         key = observation.key
         state = self.tracks.get(key) or TrackState(nature=observation.nature)
-        self._move(
-            key, step(state, observation, self._limits(key, observation, state, now), now), observation, now, work
-        )
+        self._move(key, step(state, observation, self._limits(key, observation, state), now), observation, now, work)
 
-    def _limits(self, key: str, observation: Observation, state: TrackState, now: float) -> Thresholds:
+    def _limits(self, key: str, observation: Observation, state: TrackState) -> Thresholds:
         """How `key` is tracked at this observation: what a failure proves decides how soon it may count again."""
         limits, server = self.plan.thresholds_for(key), GENERATION.target_of(key)
         settings = self.plan.probes.get(server)
         if settings is None or observation.verdict is not Verdict.FAIL:
             return limits
-        proven = self._proves_death(server, observation, state, now)
+        proven = self._context.proves_death(server, observation, state, self.plan, self.open.values())
         return strikes_by_evidence(limits, observation, settings, proven=proven)
 
     def _move(self, key: str, moved: Step, observation: Observation | None, now: float, work: UnitOfWork) -> None:
