@@ -164,6 +164,7 @@ os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0,
 """A process in state D: it waits for its child (vfork), which waits for a writer of the pipe. It takes no SIGTERM."""
 
 
+@pytest.mark.alone  # every other reader of this account sees the process that hangs
 @pytest.mark.parametrize("name", SHELLS)
 @pytest.mark.parametrize("request_", ["read1 hello", f"read1 journal {BOOT} - 5", f"read1 follow {BOOT} -"])
 def test_no_second_journalctl_is_added_to_one_that_hangs_in_the_kernel(
@@ -279,7 +280,7 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
             runs_remotely += [f"{name}: {call}" for call in re.findall(calls, text)]
         runs_ssh_here += re.findall(r"""["'](?:ssh|scp|sftp|rsync|mosh)["']\s*[,\]]""", text)
     assert speaks_ssh == {f"ssh/{name}.py" for name in ("addresses", "errors", "host_key", "login", "session")}
-    assert runs_remotely == ["ssh/session.py: create_process"]
+    assert set(runs_remotely) == {"ssh/session.py: create_process"}
     assert runs_ssh_here == []
 
 

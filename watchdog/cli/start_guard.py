@@ -8,6 +8,7 @@ daemon runs again, who was told hears that.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -137,13 +138,16 @@ def _place(config_file: str | None, state_dir: str | None) -> Path | None:
     from watchdog.cli.options import kept_state_dir
 
     own = Path(tempfile.gettempdir()) / f"inference-watchdog-{os.getuid()}"
+    whose = str(Path(config_file or "").absolute())
     with suppress(click.UsageError):
         state = kept_state_dir(state_dir, config_file)
+        whose = str(state.absolute())
         if state.is_dir() and os.access(state, os.W_OK | os.X_OK):
             return state / _FILE
     with suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
         found = own.lstat()
         if own.is_dir() and not own.is_symlink() and found.st_uid == os.getuid() and not found.st_mode & 0o077:
-            return own / _FILE
+            # One file for each daemon: another one's failed starts are none of ours.
+            return own / f"{hashlib.sha256(whose.encode()).hexdigest()[:16]}-{_FILE}"
     return None

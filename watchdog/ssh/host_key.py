@@ -117,16 +117,24 @@ async def why_closed(
     """Why a host closed the connection right after the SSH versions, `told` if it stays unclear.
 
     sshd does so without a word when it has no host key of the kind that known_hosts holds, or shares no encryption
-    method with us; so the key it offers to those who ask for any kind is looked at, on one more connection.
+    method with us; so the key it offers to those who ask for any kind is looked at, on one more connection, or two: a
+    busy machine may cut one of them off a moment earlier.
     """
-    try:
-        offered = await scan_host_key(host, RECHECK_S)
-    except HostError as error:
-        return no_method_error(host) if error.reason is told.reason and error.stage is told.stage else told
-    if key_status(host, offered, known_hosts) is KeyStatus.KNOWN:
-        return told
-    progress.offered_key = f"{offered.openssh.split()[0]} {offered.fingerprint}"
-    return host_key_error(host, progress)
+    for _ in range(_RECHECKS):
+        try:
+            offered = await scan_host_key(host, RECHECK_S)
+        except HostError as error:
+            if error.reason is told.reason and error.stage is told.stage:
+                return no_method_error(host)
+            continue
+        if key_status(host, offered, known_hosts) is KeyStatus.KNOWN:
+            return told
+        progress.offered_key = f"{offered.openssh.split()[0]} {offered.fingerprint}"
+        return host_key_error(host, progress)
+    return told
+
+
+_RECHECKS = 2
 
 
 def _signatures(kind: str) -> str:
