@@ -26,7 +26,7 @@ from watchdog.engines.metrics import EngineSample
 from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.kinds import GENERATION
 from watchdog.model import Observation, Phase, Severity, Thresholds, TrackState, Verdict
-from watchdog.policy import FIRST_TIMEOUT_S, AlertPlan, next_probe
+from watchdog.policy import DOWN_S, FIRST_TIMEOUT_S, AlertPlan, next_probe, strikes_by_evidence
 from watchdog.reasons import ServerReason
 from watchdog.tracker import step
 
@@ -127,6 +127,7 @@ class Run:
         self.state = TrackState()
         self.watch = Watch()
         self.looked_at = 0.0
+        self.down_since = float("inf")
 
     def pages(self, until: float) -> Iterator[tuple[float, str]]:
         """(when, why) of every page."""
@@ -136,7 +137,8 @@ class Run:
             span = self.world.at(due)
             seen, proven = self._probe(span, due, timeout_s, suspected)
             end = due + seen.duration_s
-            before, self.state = self.state, step(self.state, seen, self.limits, end).state
+            proper = strikes_by_evidence(self.limits, self.state, seen, self.settings, proven=proven)
+            before, self.state = self.state, step(self.state, seen, proper, end).state
             louder = self.state.severity.rank > before.severity.rank or before.phase is not Phase.FIRING
             if self.state.phase is Phase.FIRING and self.state.severity is Severity.PAGE and louder:
                 yield end, span.cause if span is not None else "instant stop"
@@ -193,9 +195,12 @@ class Run:
         else:
             reason, proven, lasts = ServerReason.NO_TOKEN, True, self._until_proven(start, timeout_s, suspected)
         verdict = Verdict.PASS if reason is ServerReason.OK else Verdict.FAIL
+        self.down_since = min(self.down_since, start) if reason.row.must_last else float("inf")
+        down = {DOWN_S: start - self.down_since} if reason.row.must_last else {}
         seen = Observation(
-            key=KEY, verdict=verdict, reason=reason.value, severity=severity, summary="", at=start, duration_s=lasts
-        )
+            key=KEY, verdict=verdict, reason=reason.value, severity=severity, summary="", at=start, duration_s=lasts,
+            measurements=down,
+        )  # fmt: skip
         return seen, proven
 
     def _until_proven(self, start: float, timeout_s: float, suspected: bool) -> float:

@@ -176,13 +176,13 @@ def _is_too_soon(state: TrackState, observation: Observation, limits: Thresholds
 
     A clock that was set back proves nothing: it counts.
     """
-    if observation.verdict is not Verdict.FAIL or observation.nature is not Nature.CONDITION:
-        return False
-    if state.phase is not Phase.PENDING or state.struck_at is None:
-        return False
-    opens = state.fails + 1 >= limits.failures and state.since is not None
-    too_young = opens and 0 <= observation.at - (state.since or 0.0) < limits.least_age_s
-    return too_young or 0 <= observation.at - state.struck_at < limits.strike_gap_s
+    return (
+        observation.verdict is Verdict.FAIL
+        and observation.nature is Nature.CONDITION
+        and state.phase is Phase.PENDING
+        and state.struck_at is not None
+        and 0 <= observation.at - state.struck_at < limits.strike_gap_s
+    )
 
 
 def _observed(state: TrackState, observation: Observation, limits: Thresholds, now: float) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from watchdog.config import ProbeSettings
 from watchdog.engines.metrics import EngineSample
 from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.model import Observation, Phase, Thresholds, TrackState, Verdict
-from watchdog.policy import NextProbe, PatienceReason, next_probe, strikes_by_evidence
+from watchdog.policy import DOWN_S, NextProbe, PatienceReason, next_probe, strikes_by_evidence
 from watchdog.reasons import ServerReason
 from watchdog.tracker import step
 
@@ -24,14 +25,14 @@ def state(fails: int) -> TrackState:
     return TrackState(phase=Phase.PENDING, fails=fails, since=SINCE)
 
 
-def seen(reason: ServerReason) -> Observation:
-    return observed(Verdict.FAIL, reason=reason.value)
+def seen(reason: ServerReason, now: float = SINCE, down_s: float = 0.0) -> Observation:
+    return observed(Verdict.FAIL, reason=reason.value, at=now, measurements={DOWN_S: down_s})
 
 
 def after(
     reason: ServerReason, fails: int = 1, settings: ProbeSettings = SHIPPED, *, proven: bool = False, now: float = SINCE
 ) -> NextProbe | None:
-    return next_probe(state(fails), seen(reason), settings, proven=proven, now=now)
+    return next_probe(state(fails), seen(reason, now, now - SINCE), settings, proven=proven, now=now)
 
 
 WORDS = {
@@ -92,24 +93,32 @@ def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_t
 def test_what_counts_soon_is_what_is_confirmed_soon_and_a_restart_must_last() -> None:
     limits = Thresholds(strike_gap_s=90)
 
-    def by(reason: ServerReason, *, proven: bool = False) -> tuple[float, float]:
-        found = strikes_by_evidence(limits, seen(reason), SHIPPED, proven=proven)
-        return found.strike_gap_s, found.least_age_s
+    def by(reason: ServerReason, *, proven: bool = False, fails: int = 2, down_s: float = 0.0) -> float:
+        failed = seen(reason, down_s=down_s)
+        return strikes_by_evidence(limits, state(fails), failed, SHIPPED, proven=proven).strike_gap_s
 
-    assert by(ServerReason.NO_TOKEN) == (90, 0)
-    assert by(ServerReason.NO_TOKEN, proven=True) == (7.5, 0)
-    assert by(ServerReason.REFUSED) == (7.5, 75)
-    assert by(ServerReason.ENGINE_DEAD, proven=True) == (7.5, 0)
+    assert by(ServerReason.NO_TOKEN) == 90
+    assert by(ServerReason.NO_TOKEN, proven=True) == 7.5
+    assert by(ServerReason.REFUSED, fails=1) == 7.5
+    assert by(ServerReason.REFUSED) == math.inf
+    assert by(ServerReason.REFUSED, down_s=75) == 7.5
+    assert by(ServerReason.ENGINE_DEAD, proven=True) == 7.5
+
+
+def test_another_failure_before_a_restart_does_not_make_it_last_longer() -> None:
+    now = SINCE + 120
+    coming = next_probe(state(2), seen(ServerReason.REFUSED, now), SHIPPED, proven=False, now=now)
+    assert coming == NextProbe(100.0, None, PatienceReason.MUST_LAST)
 
 
 def test_a_daemon_that_is_restarted_again_and_again_does_not_make_an_outage_of_a_restart() -> None:
     limits, now = Thresholds(strike_gap_s=90), TrackState()
     for second in range(0, 72, 8):
-        failed = replace(seen(ServerReason.REFUSED), at=SINCE + second)
-        now = step(now, failed, strikes_by_evidence(limits, failed, SHIPPED, proven=False), SINCE + second).state
+        failed = seen(ServerReason.REFUSED, SINCE + second, second)
+        now = step(now, failed, strikes_by_evidence(limits, now, failed, SHIPPED, proven=False), SINCE + second).state
         assert now.phase is Phase.PENDING
-    failed = replace(failed, at=SINCE + 100)
-    now = step(now, failed, strikes_by_evidence(limits, failed, SHIPPED, proven=False), SINCE + 100).state
+    failed = seen(ServerReason.REFUSED, SINCE + 100, 100)
+    now = step(now, failed, strikes_by_evidence(limits, now, failed, SHIPPED, proven=False), SINCE + 100).state
     assert now.phase is Phase.FIRING
 
 

@@ -343,6 +343,7 @@ class GenerationCheck:
             still_windows=still,
             lowered=lowered and not too_long,
             loads_too_long_s=loads_s if too_long else None,
+            down_s=memory.count_down(outcome),
             memory=memory.to_json(),
         )
 

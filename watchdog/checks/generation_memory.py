@@ -21,7 +21,8 @@ class GenerationMemory:
     a row in which such requests made no progress between two probes. Of the failures since the last pass,
     `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning,
     `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
-    that could be read. `loading_since` is since when it has been loading its model. `accepted` is the mark of the
+    that could be read. `loading_since` is since when it has been loading its model, `down_since` since when it
+    fails in a way that a restart explains. `accepted` is the mark of the
     request that passed last.
     """
 
@@ -36,6 +37,7 @@ class GenerationMemory:
     strikes: int = 0
     blind_windows: int = 0
     loading_since: float | None = None
+    down_since: float | None = None
     accepted: str | None = None
 
     @classmethod
@@ -56,6 +58,8 @@ class GenerationMemory:
             setattr(memory, name, count if isinstance(count, int) else 0)
         loading = value.get("loading_since")
         memory.loading_since = loading if isinstance(loading, (int, float)) else None
+        down = value.get("down_since")
+        memory.down_since = down if isinstance(down, (int, float)) else None
         memory.proved_alive = value.get("proved_alive") is True
         accepted = value.get("accepted")
         memory.accepted = accepted if isinstance(accepted, str) else None
@@ -107,6 +111,15 @@ class GenerationMemory:
         if self.loading_since is None or self.loading_since > outcome.at:
             self.loading_since = outcome.at
         return outcome.at - self.loading_since
+
+    def count_down(self, outcome: ProbeOutcome) -> float | None:
+        """For how long the server has been failing in a way that a restart explains; None if it is not."""
+        if not outcome.reason.row.must_last:
+            self.down_since = None
+            return None
+        if self.down_since is None or self.down_since > outcome.at:
+            self.down_since = outcome.at
+        return outcome.at - self.down_since
 
     def to_json(self) -> Json:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -10,6 +10,7 @@ from watchdog.engines.metrics import EngineSample, from_json
 from watchdog.engines.movement import STEPS, Change, Movement, compare
 from watchdog.kinds import GENERATION, PROGRESS, QUALITY
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
+from watchdog.policy import DOWN_S
 from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
 from watchdog.text import duration
 
@@ -116,6 +117,7 @@ class ProbeOutcome:
     still_windows: int = 0
     lowered: bool = False
     loads_too_long_s: float | None = None
+    down_s: float | None = None
     memory: Json = None
 
     @property
@@ -221,6 +223,8 @@ def generation_observation(server: ServerSettings, outcome: ProbeOutcome) -> Obs
         speeds["completion_tokens"] = None if counted is None else float(counted)
         measurements |= {name: value for name, value in speeds.items() if value is not None}
     measurements |= _seen_of_engine(outcome)
+    if outcome.down_s is not None:
+        measurements[DOWN_S] = outcome.down_s
     return Observation(
         key=GENERATION.key(server.name),
         verdict=outcome.verdict,

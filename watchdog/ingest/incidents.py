@@ -278,7 +278,7 @@ class Incidents:
         if settings is None or observation.verdict is not Verdict.FAIL:
             return limits
         proven = self._context.proves_death(server, observation, state, self.plan, self.open.values())
-        return strikes_by_evidence(limits, observation, settings, proven=proven)
+        return strikes_by_evidence(limits, state, observation, settings, proven=proven)
 
     def _move(self, key: str, moved: Step, observation: Observation | None, now: float, work: UnitOfWork) -> None:
         """Keep the new state, update the incident, and decide who is notified."""

@@ -86,9 +86,8 @@ class StepReason(StrEnum):
 class Thresholds:
     """How many failures open an incident, how many passes close it, what flapping is, when an occurrence is over.
 
-    While no incident is open, `strike_gap_s` is the least time from the start of one run that counts as a failure to
-    the next such start, and the strike that would open one comes at least `least_age_s` after the first: a daemon that
-    is restarted three times within seconds has not seen three failures.
+    `strike_gap_s` is the least time from the start of one run that counts as a failure to the next such start, while
+    no incident is open: a daemon that is restarted three times within seconds has not seen three failures.
     """
 
     failures: int = 3
@@ -97,7 +96,6 @@ class Thresholds:
     flap_failures: int = 5
     occurrence_quiet_s: float = 3600.0
     strike_gap_s: float = 0.0
-    least_age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

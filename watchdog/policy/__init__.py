@@ -17,6 +17,7 @@ from watchdog.policy.decision import (
 )
 from watchdog.policy.grouping import GATHER_S, Grouping, group_id, held_until, sent_together, share_key, topic_of
 from watchdog.policy.plan import (
+    DOWN_S,
     FIRST_TIMEOUT_S,
     AlertPlan,
     NextProbe,
@@ -45,6 +46,7 @@ from watchdog.policy.silences import (
 )
 
 __all__ = [
+    "DOWN_S",
     "FIRST_TIMEOUT_S",
     "GATHER_S",
     "ID_MARK",

@@ -7,6 +7,7 @@ still, a queue, a long prompt and a model that loads keep the whole interval and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,6 +29,8 @@ PROVEN_TIMEOUT_S = 15.0
 """A probe of what is proven dead waits no longer."""
 OWN_WORDS_CONFIRM_S = 10.0
 """Where the server itself says that its engine is dead, it is asked again after no longer than this."""
+DOWN_S = "down_s"
+"""The measurement of a failed probe that says for how long now a restart could explain what probes see."""
 FIRST_TIMEOUT_S = 20.0
 """Nor does the first one, where the proof was there before it."""
 
@@ -49,7 +52,9 @@ class NextProbe:
     why: PatienceReason
 
 
-def strikes_by_evidence(limits: Thresholds, seen: Observation, settings: ProbeSettings, *, proven: bool) -> Thresholds:
+def strikes_by_evidence(
+    limits: Thresholds, state: TrackState, seen: Observation, settings: ProbeSettings, *, proven: bool
+) -> Thresholds:
     """`limits` for the failure `seen`: what may be confirmed soon counts soon, what a restart explains must last.
 
     So the daemon's own restarts make no outage of one either: each of them probes at once.
@@ -59,11 +64,14 @@ def strikes_by_evidence(limits: Thresholds, seen: Observation, settings: ProbeSe
     if not settings.is_sooner or seen.verdict is not Verdict.FAIL or not (proven or confirms):
         return limits
     must_last = row is not None and row.must_last and not proven
-    return replace(
-        limits,
-        strike_gap_s=STRIKE_GAP * min(settings.confirm_s, OWN_WORDS_CONFIRM_S),
-        least_age_s=STRIKE_GAP * settings.down_for_s if must_last else 0.0,
-    )
+    if must_last and state.fails + 1 >= limits.failures and _down_s(seen) < STRIKE_GAP * settings.down_for_s:
+        return replace(limits, strike_gap_s=math.inf)
+    return replace(limits, strike_gap_s=STRIKE_GAP * min(settings.confirm_s, OWN_WORDS_CONFIRM_S))
+
+
+def _down_s(seen: Observation) -> float:
+    """For how long the server has been failing in a way that a restart explains."""
+    return seen.measurements.get(DOWN_S, 0.0)
 
 
 def next_probe(
@@ -84,9 +92,9 @@ def next_probe(
     if row is None or not row.confirm:
         return None
     opens = state.fails + 1 >= settings.failures
-    lasts_at = now if state.since is None else state.since + settings.down_for_s
-    if opens and row.must_last and lasts_at - now > settings.confirm_s:
-        return NextProbe(min(lasts_at - now, settings.interval_s), None, PatienceReason.MUST_LAST)
+    left_s = seen.at - _down_s(seen) + settings.down_for_s - now
+    if opens and row.must_last and left_s > settings.confirm_s:
+        return NextProbe(min(left_s, settings.interval_s), None, PatienceReason.MUST_LAST)
     return NextProbe(settings.confirm_s, None, PatienceReason.CONFIRMING)
 
 
