@@ -70,8 +70,8 @@ def strikes_by_evidence(
 
 
 def _down_s(seen: Observation) -> float:
-    """For how long the server has been failing in a way that a restart explains."""
-    return seen.measurements.get(DOWN_S, 0.0)
+    """For how long the server has been failing in a way that a restart explains; unsaid, it holds nothing back."""
+    return seen.measurements.get(DOWN_S, math.inf)
 
 
 def next_probe(
