@@ -24,8 +24,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.processes import FakeServers, folder, serving, watchdog
-from benchmarks.scale import HUNG_SHARE, OURS, Comparison, Figures, configuration, webhook
+from benchmarks.processes import FakeServers, folder, serving, watchdog, webhook
+from benchmarks.scale import HUNG_SHARE, OURS, Comparison, Figures, configuration
 from tests.support.sshd import SSHD, RealHost, real_host
 
 LATE_BUDGET_S, RSS_BUDGET_MIB = 1.0, 200.0

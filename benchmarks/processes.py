@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
 ROOT = Path(__file__).parents[1]
 
@@ -124,3 +126,22 @@ async def watchdog(config: str, directory: Path) -> AsyncIterator[asyncio.subpro
         yield process
     finally:
         await stop(process)
+
+
+async def _take(request: web.Request) -> web.Response:
+    await request.read()
+    return web.Response()
+
+
+@contextlib.asynccontextmanager
+async def webhook(answer: Handler = _take) -> AsyncIterator[str]:
+    """A webhook on loopback that answers everything with `answer`; gives its address without the scheme."""
+    app = web.Application(client_max_size=2**24)
+    app.router.add_route("*", "/{tail:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"127.0.0.1:{runner.addresses[0][1]}/hook"
+    finally:
+        await runner.cleanup()

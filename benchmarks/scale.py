@@ -14,14 +14,11 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aiohttp import web
-
 from benchmarks import prometheus_stack
-from benchmarks.processes import FakeServers, cost_of, folder, serving, watchdog
+from benchmarks.processes import FakeServers, cost_of, folder, serving, watchdog, webhook
 
 OURS = "ours"
 HUNG_SHARE = 0.3
@@ -96,25 +93,6 @@ class Comparison:
                 late_max_s=max(late, default=float("nan")),
             )
         return found
-
-
-@contextlib.asynccontextmanager
-async def webhook() -> AsyncIterator[str]:
-    """A webhook that takes everything; gives its address without the scheme."""
-
-    async def take(request: web.Request) -> web.Response:
-        await request.read()
-        return web.Response()
-
-    app = web.Application(client_max_size=2**24)
-    app.router.add_route("*", "/{tail:.*}", take)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"127.0.0.1:{runner.addresses[0][1]}/hook"
-    finally:
-        await runner.cleanup()
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, dict[str, Figures]]:

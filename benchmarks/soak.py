@@ -21,16 +21,16 @@ from pathlib import Path
 import aiohttp
 import psutil
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from benchmarks.processes import FakeServers, folder, free_port, serving, start, stop, watchdog
+from benchmarks.processes import FakeServers, folder, free_port, serving, start, stop, watchdog, webhook
 
 LEVEL_MIB = 3.0
 _EVERY_S = 30.0
 
 
-@contextlib.asynccontextmanager
-async def flaky_webhook() -> AsyncIterator[str]:
-    """A webhook that takes two of three messages; gives its address without the scheme."""
+def flaky() -> Handler:
+    """An answer that takes two of three messages."""
     count = itertools.count()
 
     async def take(request: web.Request) -> web.Response:
@@ -40,15 +40,7 @@ async def flaky_webhook() -> AsyncIterator[str]:
             await asyncio.sleep(30)
         return web.Response(status=503 if number % 3 == 2 else 200)
 
-    app = web.Application(client_max_size=2**24)
-    app.router.add_route("*", "/{tail:.*}", take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"127.0.0.1:{runner.addresses[0][1]}/hook"
-    finally:
-        await runner.cleanup()
+    return take
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +83,7 @@ async def measure(minutes: float) -> list[tuple[float, float]]:
     with folder() as directory:
         async with contextlib.AsyncExitStack() as parts:
             fake = await parts.enter_async_context(serving())
-            hook = await parts.enter_async_context(flaky_webhook())
+            hook = await parts.enter_async_context(webhook(flaky()))
             hosts = await parts.enter_async_context(demo_hosts(directory))
             port = free_port()
             config = (

@@ -20,7 +20,7 @@ from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.vitals import vitals_to_run_now
 from watchdog.clock import Clock, SystemClock, run_while
 from watchdog.codec import to_json
-from watchdog.config import Config, HostSettings
+from watchdog.config import Config, HostSettings, ProbeSettings
 from watchdog.descriptors import needed, raise_limit
 from watchdog.engines.movement import Suspicion
 from watchdog.errors import ConfigError
@@ -275,30 +275,30 @@ class _Watching:
 
     def _pace(self, observations: Iterable[Observation]) -> None:
         """Have failing servers probed again as soon as what is known of them allows (docs/decisions, 10)."""
-        runs_on = self._ingest.plan.runs_on
+        plan = self._ingest.plan
         hosts = {seen.labels.get("host") for seen in observations if VITALS.has(seen.key) or KERNEL_LOG.has(seen.key)}
         named = {GENERATION.target_of(seen.key) for seen in observations}
-        for server in self.config.servers:
-            if not server.probe.is_sooner:
-                continue
-            if server.name not in named and hosts.isdisjoint(runs_on.get(server.name, ())):
-                continue
-            check = self._running_check(GENERATION.key(server.name))
-            if not isinstance(check, GenerationCheck):
-                continue
-            coming = self._ingest.next_probe(server.name, server.probe)
-            if coming is not None:
-                log.info(
-                    "next_probe", check=check.key, in_s=round(coming.wait_s, 1), why=coming.why.value,
-                    timeout_s=coming.timeout_s or server.probe.timeout_s,
-                )  # fmt: skip
-                self.scheduler.run_in(check.key, coming.wait_s)
-                if coming.timeout_s is not None:
-                    check.hurry(coming.timeout_s)
-            elif check.suspected is Suspicion.STANDS_STILL and self._ingest.hangs(
-                server.name, self._clock.wall() - _SUSPECTED_FOR_S
-            ):
-                check.hurry(FIRST_TIMEOUT_S)
+        if hosts:
+            named |= {server for server, on in plan.runs_on.items() if not hosts.isdisjoint(on)}
+        for server in named & plan.probes.keys():
+            check = self._running_check(GENERATION.key(server))
+            if plan.probes[server].is_sooner and isinstance(check, GenerationCheck):
+                self._pace_one(server, plan.probes[server], check)
+
+    def _pace_one(self, server: str, settings: ProbeSettings, check: GenerationCheck) -> None:
+        coming = self._ingest.next_probe(server, settings)
+        if coming is not None:
+            log.info(
+                "next_probe", check=check.key, in_s=round(coming.wait_s, 1), why=coming.why.value,
+                timeout_s=coming.timeout_s or settings.timeout_s,
+            )  # fmt: skip
+            self.scheduler.run_in(check.key, coming.wait_s)
+            if coming.timeout_s is not None:
+                check.hurry(coming.timeout_s)
+        elif check.suspected is Suspicion.STANDS_STILL and self._ingest.hangs(
+            server, self._clock.wall() - _SUSPECTED_FOR_S
+        ):
+            check.hurry(FIRST_TIMEOUT_S)
 
     def _log(self, seen: Observation) -> None:
         """One line per observation: at INFO when its meaning changed, else at DEBUG."""

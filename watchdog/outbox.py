@@ -240,16 +240,7 @@ class Outbox:
         line.resume_at = elapsed + rest_s
         due_at = now + pause
         await self._store.postpone(delivery, outcome, due_at, now)
-        _log.warning(
-            "could not deliver",
-            receiver=delivery.receiver,
-            incident=delivery.incident_id,
-            kind=delivery.kind.value,
-            attempt=delivery.attempt,
-            reason=outcome.reason.value,
-            detail=outcome.detail,
-            next_try_s=round(pause, 1),
-        )
+        _log_failure("could not deliver", delivery, outcome, pause)
         if line.settings.fallback and delivery.attempt >= line.settings.fallback_after:
             await self._use_fallback(delivery, line.settings.fallback)
         if line.failures >= _LONG_FAILURES and elapsed - line.failing_since >= _LONG_S:
@@ -260,15 +251,7 @@ class Outbox:
         now = self._clock.wall()
         line.resume_at = self._clock.monotonic() + _AFTER_REFUSAL_S
         pause = permanent_row_pause_s(delivery.attempt, self._chance())
-        _log.warning(
-            "refused for good",
-            receiver=delivery.receiver,
-            incident=delivery.incident_id,
-            kind=delivery.kind.value,
-            attempt=delivery.attempt,
-            detail=outcome.detail,
-            next_try_s=None if pause is None else round(pause, 1),
-        )
+        _log_failure("refused for good", delivery, outcome, pause)
         if pause is None:
             await self._store.abandon(delivery, outcome, now)
             await self._ingest.report_abandoned(delivery)
@@ -296,3 +279,17 @@ class Outbox:
                         "refresh changed", receiver=receiver.name, delivered=was_delivered, detail=outcome.detail
                     )
             await self._clock.sleep(every_s)
+
+
+def _log_failure(event: str, delivery: Delivery, outcome: Outcome, next_try_s: float | None) -> None:
+    """One line about a failed attempt; `next_try_s` is None where there is no next one."""
+    _log.warning(
+        event,
+        receiver=delivery.receiver,
+        incident=delivery.incident_id,
+        kind=delivery.kind.value,
+        attempt=delivery.attempt,
+        reason=outcome.reason.value,
+        detail=outcome.detail,
+        next_try_s=None if next_try_s is None else round(next_try_s, 1),
+    )

@@ -125,10 +125,7 @@ class Scheduler:
     def run_soon(self, keys: Iterable[str]) -> None:
         """Run these checks now, before their turn. A check that is running runs again afterwards."""
         for key in keys:
-            if key in self._tasks:
-                self._wanted_at[key] = self._clock.monotonic()
-            if key in self._sleeps:
-                self._sleeps[key].cancel()
+            self.run_in(key, 0.0)
 
     def run_in(self, key: str, wait_s: float) -> None:
         """Run this check again in `wait_s` seconds, if it is not due before; its rhythm goes on from there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.journal_files import require
+from tests.support.namespaces import CableBetweenNamespaces, ip
 
 ROOT = Path(__file__).parents[2]
 ROUTER, WATCHDOG, SERVER = "10.213.7.1", "10.213.7.2", "10.213.7.10"
@@ -18,25 +18,11 @@ ROUTER, WATCHDOG, SERVER = "10.213.7.1", "10.213.7.2", "10.213.7.10"
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-
-class Cable:
-    """A watchdog's namespace, a router's namespace with a server behind it, and the cable between them."""
+class Cable(CableBetweenNamespaces):
+    """With a router and a server on the other side, and a child of ours on this one."""
 
     def __init__(self) -> None:
-        tag = f"{os.getpid() % 100000}"
-        self.here, self.there = f"iwh{tag}", f"iwt{tag}"
-        ip("netns", "add", self.here)
-        ip("netns", "add", self.there)
-        ip("-n", self.here, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.there)
-        ip("-n", self.here, "addr", "add", f"{WATCHDOG}/24", "dev", "cable")
-        for address in (ROUTER, SERVER):
-            ip("-n", self.there, "addr", "add", f"{address}/24", "dev", "cable")
-        for name in (self.here, self.there):
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", "cable", "up")
+        super().__init__("iwr", WATCHDOG, ROUTER, SERVER)
         ip("-n", self.here, "route", "add", "default", "via", ROUTER)
         program = [sys.executable, "-m", "tests.support.own_network_process", SERVER, "8000"]
         self.child = subprocess.Popen(
@@ -57,8 +43,7 @@ class Cable:
     def close(self) -> None:
         self.child.kill()
         self.child.communicate()
-        for name in (self.here, self.there):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        super().close()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from tests.support.daemon_process import DaemonProcess, until
 from tests.support.journal_files import require
+from tests.support.namespaces import CableBetweenNamespaces, ip
 
 ROUTER, WATCHDOG, SERVER, OTHER = "10.213.8.1", "10.213.8.2", "10.213.8.10", "10.213.8.11"
 BYSTANDER = "10.213.8.250"
@@ -24,10 +25,6 @@ FAR = "10.214.0.10"
 INTERVAL_S = 2
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
-
-
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 def listening_in(namespace: str, address: str, port: int) -> socket.socket:
@@ -46,21 +43,11 @@ def listening_in(namespace: str, address: str, port: int) -> socket.socket:
     return opened[0]
 
 
-class Cable:
-    """The watchdog's namespace `here`, that of everybody else `there`, and the cable between them."""
+class Cable(CableBetweenNamespaces):
+    """With servers and a bystander on the other side."""
 
     def __init__(self) -> None:
-        tag = f"{os.getpid() % 100000}"
-        self.here, self.there = f"iwg{tag}", f"iwf{tag}"
-        ip("netns", "add", self.here)
-        ip("netns", "add", self.there)
-        ip("-n", self.here, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.there)
-        ip("-n", self.here, "addr", "add", f"{WATCHDOG}/24", "dev", "cable")
-        for address in (BYSTANDER, SERVER, OTHER):
-            ip("-n", self.there, "addr", "add", f"{address}/24", "dev", "cable")
-        for name in (self.here, self.there):
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", "cable", "up")
+        super().__init__("iwg", WATCHDOG, BYSTANDER, SERVER, OTHER)
         # A neighbour that is gone is noticed after seconds, not after ten: the probes here follow closely.
         for name, value in (("delay_first_probe_time", 1), ("base_reachable_time_ms", 1000), ("ucast_solicit", 1)):
             setting = f"net.ipv4.neigh.cable.{name}={value}"
@@ -82,10 +69,6 @@ class Cable:
         ip("-n", self.there, "addr", "flush", "dev", "cable")
         subprocess.run(["ip", "-n", self.there, "neigh", "flush", "proxy"], check=False, capture_output=True)
         subprocess.run(["ip", "-n", self.there, "neigh", "del", "proxy", ROUTER, "dev", "cable"], check=False)
-
-    def close(self) -> None:
-        for name in (self.here, self.there):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 @pytest.fixture

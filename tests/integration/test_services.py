@@ -18,7 +18,7 @@ from tests.support.clock import ManualClock
 from tests.support.services import EVENTS, LONGEST, URLS, FakeServices
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.ingest import Ingest
-from watchdog.model import CheckResult, Evidence, Severity, Verdict
+from watchdog.model import CheckResult, Evidence, Incident, Severity, Verdict
 from watchdog.notify import build
 from watchdog.outbox import Outbox
 from watchdog.policy import AlertPlan
@@ -148,14 +148,21 @@ async def test_a_test_alert_rings_like_a_page_and_ends_like_an_end(
     assert proven.proven_address == phone("gotify").address_hash != phone("bark").address_hash
 
 
-@pytest.mark.parametrize("scheme", URLS)
-async def test_the_first_80_characters_on_a_lock_screen_say_what_and_where(
-    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def a_page(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeServices, Incident]:
+    """A service that was sent one page, and the incident it is about."""
     async with FakeServices(scheme) as fake:
         fake.stand_in(monkeypatch)
         async with life(tmp_path, ManualClock(), phone(scheme)) as night:
             await night.look(Verdict.FAIL, 3)
+            (incident,) = night.ingest.open_incidents
+    return fake, incident
+
+
+@pytest.mark.parametrize("scheme", URLS)
+async def test_the_first_80_characters_on_a_lock_screen_say_what_and_where(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, _incident = await a_page(scheme, tmp_path, monkeypatch)
     said = [" ".join(text.removeprefix("<b>").split())[:80] for text in texts_of(fake.requests[0].said)]
     assert any(text.startswith("FIRING deepseek: no text for 0 s: busy or hung") for text in said), said
 
@@ -174,11 +181,7 @@ def texts_of(said: object) -> Iterator[str]:
 async def test_a_message_that_is_cut_keeps_its_sentence_and_its_id(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with FakeServices(scheme) as fake:
-        fake.stand_in(monkeypatch)
-        async with life(tmp_path, ManualClock(), phone(scheme)) as night:
-            await night.look(Verdict.FAIL, 3)
-            (incident,) = night.ingest.open_incidents
+    fake, incident = await a_page(scheme, tmp_path, monkeypatch)
     field, most = LONGEST[scheme]
     said = str(fake.requests[0].said[field])
     assert len(said) <= most

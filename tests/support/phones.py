@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from aiohttp import web
+
+from tests.support.loopback import LoopbackServer
 
 PUSHOVER_URL = "pover://" + "u" * 30 + "@" + "a" * 30
 TELEGRAM_URL = "tgram://123456789:abcdefghijklmnopqrstuvwxyzABCDEFGHI/4711"
 
 
 @dataclass
-class FakePhones:
+class FakePhones(LoopbackServer):
     """The three services on one loopback port. Attributes hold what arrived; methods are what a person does."""
 
-    port: int = 0
     pushed: list[dict[str, str]] = field(default_factory=list)
     receipts: dict[str, bool] = field(default_factory=dict)
     """Pushover's receipts, and whether each was acknowledged."""
@@ -31,9 +32,8 @@ class FakePhones:
     topics: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     logins: list[str] = field(default_factory=list)
     dead: bool = False
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
+    def app(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/1/messages.json", self._push)
         app.router.add_get("/1/receipts/{receipt}.json", self._receipt)
@@ -42,17 +42,7 @@ class FakePhones:
         app.router.add_get("/{topic}/json", self._poll)
         app.router.add_post("/", self._publish_json)
         app.router.add_post("/{topic}", self._publish)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # asyncio.Server has sockets
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        return app
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have apprise's plugins send here."""

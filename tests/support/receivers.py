@@ -14,6 +14,7 @@ from typing import Any, Self
 from aiohttp import web
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
+from tests.support.loopback import LoopbackServer
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Text
 from watchdog.notify.ack_channels import AckChannel
 from watchdog.policy import Grouping
@@ -31,7 +32,7 @@ class Mood(StrEnum):
     TWICE = "accepts, then breaks the connection"
 
 
-class WebhookSink:
+class WebhookSink(LoopbackServer):
     """A webhook on loopback. `arrived` holds every JSON body it accepted; `refused` counts the others.
 
     `untold` counts what it accepted from a sender that cannot know: gone (timed out, killed) or cut off too early.
@@ -46,32 +47,11 @@ class WebhookSink:
         self.untold = 0
         self.slow_s = 1.0
         self.news = asyncio.Event()
-        self._runner: web.AppRunner | None = None
-        self.port = 0
 
-    async def __aenter__(self) -> Self:
-        await self.up()
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.down()
-
-    async def up(self) -> None:
-        """Listen; after `down` on the same port as before."""
+    def app(self) -> web.Application:
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", self._answer)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # asyncio.Server has sockets
-
-    async def down(self) -> None:
-        """Stop listening: connections are refused."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        return app
 
     def url(self, scheme: str = "json") -> str:
         """The apprise URL of this webhook."""

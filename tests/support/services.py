@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from aiohttp import web
+
+from tests.support.loopback import LoopbackServer
 
 KEY = "12345678-1234-1234-1234-123456789012"
 URLS = {
@@ -116,11 +118,10 @@ LONGEST: dict[str, tuple[str, int]] = {
 
 
 @dataclass
-class FakeServices:
+class FakeServices(LoopbackServer):
     """All of them. `opened` and `closed` hold keys as a person would see them there; `open_now` is what still rings."""
 
     scheme: str
-    port: int = 0
     requests: list[Request] = field(default_factory=list)
     refused: int = 0
     opened: list[str] = field(default_factory=list)
@@ -129,22 +130,11 @@ class FakeServices:
     keyless: int = 0
     answer_with: int = 0
     """If not 0: the status of every answer."""
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
+    def app(self) -> web.Application:
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", self._take)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]  # asyncio.Server has sockets
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        return app
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have what apprise sends to the world come here: `https://host/path` as `http://127.0.0.1:port/host/path`."""

@@ -28,8 +28,6 @@ from watchdog.text import clean_block, clean_line, duration, shortened, timestam
 
 # The two messages of a test alert: real enough to prove the road, plain enough to frighten nobody.
 
-"""The key of a test alert; it has no incident in the store."""
-
 
 def test_alert_text(kind: NotificationKind, sent_from: str) -> Text:
     """The trigger or the end of a test alert, asked for on `sent_from` (a machine's name or the like)."""

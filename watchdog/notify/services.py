@@ -33,21 +33,12 @@ class Loudness(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The longest title and body that a service takes whole, in characters; None: as the plugin says."""
-
-    title: int | None = None
-    body: int | None = None
-    body_bytes: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """One row of the table.
 
     `loudness` maps a level to the value of `attribute`, `words` to what it is called. `key` ties the messages of one
-    incident together; `open` and `end` are the plugin's `action` for each.
+    incident together; `open` and `end` are the plugin's `action` for each. `room`: where 0, as the plugin says.
     """
 
     name: str
@@ -60,7 +51,7 @@ class Service:
     key: str = ""
     open: str = ""
     end: str = ""
-    room: Room = Room()
+    room: Limits = field(default_factory=Limits)
     phone: str = ""
 
 
@@ -82,7 +73,7 @@ def _service(row: dict[str, Any]) -> Service:
         words={level: str(word) for level, (word, _value) in values.items()},
         schemes=tuple(given.pop("schemes")),
         query=tuple(given.pop("query", ())),
-        room=Room(**given.pop("room", {})),
+        room=Limits(**given.pop("room", {})),
         **given,
     )
 
@@ -185,12 +176,12 @@ _PLACES = {"opsgenie": "OPSGENIE_API_LOOKUP", "jira": "JIRA_API_LOOKUP"}
 
 def limits_of(service: Service | None, plugin: Any) -> Limits:
     """The room for one message: what the table says, else apprise's own limits."""
-    room = Room() if service is None else service.room
+    room = Limits() if service is None else service.room
     title, body = max(0, int(plugin.title_maxlen)), max(0, int(plugin.body_maxlen))
     return Limits(
         title=min(title, room.title or title),
         body=min(body, room.body or body),
-        body_bytes=room.body_bytes or 0,
+        body_bytes=room.body_bytes,
         lines=max(0, int(plugin.body_max_line_count)),
         joined=title == 0 or bool(plugin.overflow_amalgamate_title),
     )

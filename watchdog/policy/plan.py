@@ -27,12 +27,12 @@ from watchdog.policy.silences import maintenance_of
 
 PROVEN_TIMEOUT_S = 15.0
 """A probe of what is proven dead waits no longer."""
+FIRST_TIMEOUT_S = 20.0
+"""Nor does the first one, where the proof was there before it."""
 OWN_WORDS_CONFIRM_S = 10.0
 """Where the server itself says that its engine is dead, it is asked again after no longer than this."""
 DOWN_S = "down_s"
 """The measurement of a failed probe that says for how long now a restart could explain what probes see."""
-FIRST_TIMEOUT_S = 20.0
-"""Nor does the first one, where the proof was there before it."""
 
 
 class PatienceReason(StrEnum):
