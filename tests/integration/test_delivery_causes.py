@@ -71,6 +71,16 @@ async def test_a_port_without_tls_a_dead_port_and_an_unknown_name_are_told_apart
     assert (await outcome("json://no-such-host.invalid/hook")).detail == "its name is not known: no such address"
 
 
+async def test_a_refusal_is_told_in_the_words_of_the_service_not_in_those_of_the_library() -> None:
+    answer = b'{"description": "chat not found"}'
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    async with listening(says=head + answer) as port:
+        found = await outcome(f"json://127.0.0.1:{port}/hook")
+    assert found.detail == 'HTTP 400 Bad Request: {"description": "chat not found"}'
+    async with listening(says=b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n") as port:
+        assert (await outcome(f"json://127.0.0.1:{port}/hook")).detail == "HTTP 503 Service Unavailable"
+
+
 def mail(port: int, mode: str, login: str = "") -> str:
     return f"mailto://{login}127.0.0.1:{port}?from=watchdog@example.org&to=me@example.org&mode={mode}"
 

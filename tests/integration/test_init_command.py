@@ -35,6 +35,7 @@ async def run(home: Path, *words: str, **environment: str) -> tuple[int, str]:
     )  # fmt: skip
     said, _ = await process.communicate()
     assert process.returncode is not None
+    print(said.decode())  # whole, where an assertion shows only its ends
     return process.returncode, said.decode()
 
 

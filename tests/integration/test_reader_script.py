@@ -237,7 +237,8 @@ def test_the_environment_of_the_login_does_not_reach_journalctl() -> None:
     _, loud, same = run(["sh"], "read1 hello", SYSTEMD_LOG_LEVEL="debug", SYSTEMD_LOG_TARGET="console", LANG="de_DE")
     assert plain.complete
     assert loud.complete
-    assert lines == same
+    changing = re.compile(rb"(free_kib|looked|journald)=\w+")  # other tests are on this machine too
+    assert [changing.sub(b"", line) for line in lines] == [changing.sub(b"", line) for line in same]
 
 
 def test_the_script_contains_nothing_that_writes_or_evaluates() -> None:

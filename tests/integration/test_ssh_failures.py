@@ -206,9 +206,9 @@ class TestRealServer:
         path = host.root / "agent"
         agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
         try:
-            while not path.exists():
-                await asyncio.sleep(0.02)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+            while subprocess.run(["ssh-add", "-l"], check=False, capture_output=True).returncode == 2:  # not there yet
+                await asyncio.sleep(0.02)
             subprocess.run(["ssh-add", "-q", str(host.key)], check=True, capture_output=True)
             with_agent = host.settings(identity_file=None, agent=True)
             assert condition(await scan(check(with_agent))).reason == "ok"

@@ -39,6 +39,8 @@ def fatal(device: int) -> str:
 async def scan(host_check: KernelLogCheck, memory: Json = None) -> CheckResult:
     """One scan now."""
     result = await host_check.run(memory, SystemClock().wall())
+    first = result.observations[0]
+    print(f"scan: {first.reason}: {first.summary}")  # shown when a test fails, which may be two scans later
     return CheckResult(result.observations, stored(result))
 
 

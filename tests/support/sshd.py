@@ -1,10 +1,12 @@
 """A real OpenSSH server on loopback that sees its own journal, boot id and users: a pretended machine in a namespace.
 
-It runs in a private mount namespace, so nothing of this machine's journal, accounts or boot id is touched.
+It runs in private mount and process namespaces: nothing of this machine's journal, accounts or boot id is touched, and
+its reader sees no other machine's journald or journalctl.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -12,7 +14,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,16 +184,20 @@ class RealHost:
 
     @property
     def pid(self) -> int:
-        """The listening sshd's process id."""
+        """The listening sshd's process id; it is the first process of its namespace."""
         assert self._process is not None
-        return self._process.pid
+        (pid,) = _children(self._process.pid)
+        return pid
 
     def start(self) -> None:
         """Start sshd and wait until it listens."""
         with (self.root / "sshd.log").open("ab") as log:
             command = [
                 "unshare",
-                "-m",
+                "--mount-proc",
+                "--pid",
+                "--fork",
+                "--kill-child",
                 "sh",
                 "-c",
                 _NAMESPACE,
@@ -212,19 +218,21 @@ class RealHost:
 
     def sessions(self) -> list[int]:
         """The processes serving open connections."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [int(child) for child in children]
+        return _children(self.pid)
 
     def stop(self) -> None:
-        """Stop sshd and the sessions it serves, by their process ids."""
+        """End the machine: everything in its process namespace ends with the first process."""
         if self._process is None:
             return
-        pids = [*self.sessions(), self.pid] if self._process.poll() is None else []
-        for pid in pids:
-            for number in (signal.SIGCONT, signal.SIGTERM):
-                subprocess.run(["kill", f"-{number.value}", str(pid)], check=False, capture_output=True)
+        for pid in _children(self._process.pid) if self._process.poll() is None else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait(timeout=10)
         self._process = None
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -71,23 +71,30 @@ journald() { # stopped: suspended by a signal; gone: not there although systemd 
     printf 'journald=%s\n' "${seen:-unknown}"
 }
 
-spare() { # Ours that hangs in the kernel although told to end (signal 15 or 9 waits): never add a second one to it.
+hangs() { # Whether a journalctl of ours hangs in the kernel although told to end (signal 15 or 9 waits).
     mine=$(id -u)
     set +f
     for place in /proc/[0-9]*; do
         { read -r name <"$place/comm"; } 2>/dev/null || continue
         [ "$name" = journalctl ] || continue
-        owner='' hangs='' told=''
+        owner='' state='' told=''
         while read -r key value _; do
             case $key in
-                State:) hangs=$value ;;
+                State:) state=$value ;;
                 Uid:) owner=$value ;;
                 SigPnd: | ShdPnd:) [ $((0x$value & 0x4100)) -eq 0 ] || told=yes ;;
             esac
         done 2>/dev/null <"$place/status"
-        [ "$owner $hangs $told" != "$mine D yes" ] || die 70 journalctl-stuck
+        [ "$owner $state $told" != "$mine D yes" ] || { set -f; return 0; }
     done
     set -f
+    return 1
+}
+
+spare() { # Never add a second one to it. One that is gone a second later only waited for its disk while it ended.
+    hangs || return 0
+    sleep 1
+    ! hangs || die 70 journalctl-stuck
 }
 
 hello() {

@@ -196,7 +196,7 @@ class Ingest:
 
     async def report_refused(self, delivery: Delivery, detail: str) -> None:
         """A receiver will never take a message as it is: tell the others at once, with what the service said."""
-        await self._tell_of_delivery(delivery, "refused", f"refuses “{delivery.title}”: {detail}")
+        await self._tell_of_delivery(delivery, "refused", f"refuses a message: {detail} (“{delivery.title}”)")
 
     async def report_abandoned(self, delivery: Delivery) -> None:
         """A message could not be delivered in all the time we try: tell the other receivers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import http.client
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -148,11 +149,10 @@ class AppriseReceiver:
     def _outcome(self, good: bool, said: Iterable[str], exchange: Exchange, *, timed_out: bool = False) -> Outcome:
         if good:
             return Outcome(OutcomeReason.DELIVERED)
-        answer = exchange.answer.decode("utf-8", "replace") if exchange.refused else ""
-        words = [*dict.fromkeys(said), *([f"it says {clean_line(answer)[:_ANSWER]}"] if answer.strip() else [])]
+        words = _answer_of(exchange) if exchange.refused else "; ".join(dict.fromkeys(said))
         return Outcome(
             OutcomeReason.TIMEOUT if timed_out else OutcomeReason.REFUSED,
-            self._plain("; ".join(words) or "the service did not take it"),
+            self._plain(words or "the service did not take it"),
             answered=exchange.refused,
             permanent=exchange.status in _FOR_GOOD,
             retry_after_s=exchange.retry_after_s,
@@ -166,6 +166,14 @@ class AppriseReceiver:
 
     def _plain(self, text: str) -> str:
         return clean_line(self._hide(text))[:_DETAIL]
+
+
+def _answer_of(exchange: Exchange) -> str:
+    """The service's own answer, such as `HTTP 400 Bad Request: chat not found`."""
+    status = exchange.status or 0
+    phrase = http.client.responses.get(status, "")
+    answer = clean_line(exchange.answer.decode("utf-8", "replace"))[:_ANSWER].strip()
+    return f"HTTP {status} {phrase}".strip() + (f": {answer}" if answer else "")
 
 
 _NOT_THIS_TEXT = frozenset({400, 413, 422})

@@ -117,10 +117,11 @@ async def why_closed(
     """Why a host closed the connection right after the SSH versions, `told` if it stays unclear.
 
     sshd does so without a word when it has no host key of the kind that known_hosts holds, or shares no encryption
-    method with us; so the key it offers to those who ask for any kind is looked at, on one more connection, or two: a
-    busy machine may cut one of them off a moment earlier.
+    method with us; so the key it offers to those who ask for any kind is looked at, on one more connection, or a few: a
+    busy machine's reset may overtake its greeting.
     """
-    for _ in range(_RECHECKS):
+    for attempt in range(_RECHECKS):
+        await asyncio.sleep(attempt * _BETWEEN_RECHECKS_S)
         try:
             offered = await scan_host_key(host, RECHECK_S)
         except HostError as error:
@@ -134,7 +135,8 @@ async def why_closed(
     return told
 
 
-_RECHECKS = 2
+_RECHECKS = 4
+_BETWEEN_RECHECKS_S = 0.2
 
 
 def _signatures(kind: str) -> str:
