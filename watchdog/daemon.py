@@ -40,7 +40,6 @@ from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
 from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
 from watchdog.systemd import FailedStarts, ServiceManager
-from watchdog.unheard import unheard_page
 from watchdog.web.lifecycle import WebLifecycle
 
 log = structlog.get_logger("daemon")
@@ -346,7 +345,7 @@ class _Watching:
             await self._clock.sleep(TICK_S)
             await self._ingest.tick(aging=not self._selfwatch.settling)
             now = self._clock.wall()
-            unheard = await self._store.read_in_turn(lambda reader: unheard_page(reader, now))  # noqa: B023
+            unheard = await self._store.read_in_turn(lambda reader: reader.unheard_page(now))  # noqa: B023
             if (unheard is None) != (self._unheard is None):
                 log.warning("undelivered_page", problem=unheard)
             self._unheard = unheard

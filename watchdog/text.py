@@ -57,6 +57,16 @@ def shortened(text: str, limit: int) -> str:
     return text[: max(0, limit - 1)].rstrip() + "…" if limit > 0 else ""
 
 
+def one_line(text: str, limit: int = 300) -> str:
+    """The beginning of a server's words, however long: one line of at most `limit` characters.
+
+    Unlike `clean_line` it takes no escape sequences out as a whole: what is printable in them stays and shows.
+    """
+    kept = "".join(letter if letter.isprintable() else " " for letter in text[: limit * 4])
+    line = " ".join(kept.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
 def duration(duration_s: float) -> str:
     """A duration for people: `40 s`, `6 min`, `3 h 20 min`, `2 d 4 h`."""
     seconds = max(0, round(duration_s))

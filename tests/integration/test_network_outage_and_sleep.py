@@ -11,8 +11,8 @@ from tests.support.alerting_path import KEY, configuration
 from tests.support.simulated_network import ROUTER, Lan
 from watchdog.config import ProbeSettings
 from watchdog.model import Phase
+from watchdog.selfwatch import LOOK_AGAIN_S
 from watchdog.selfwatch.own_kernel import NoWay
-from watchdog.selfwatch.watch import LOOK_AGAIN_S
 
 HEAD, WORKER = "kernel_log/head", "kernel_log/worker"
 DAY_S = 86400.0

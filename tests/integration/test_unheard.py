@@ -13,14 +13,14 @@ from tests.support.web_server import served
 from watchdog.cli.validate import plan_text
 from watchdog.config import ReceiverSettings, WebSettings
 from watchdog.model import CheckResult, Severity
-from watchdog.unheard import UNHEARD_AFTER_S, unheard_page
+from watchdog.store.reader import UNHEARD_AFTER_S
 
 LISTEN = WebSettings(listen="127.0.0.1:0")
 
 
 async def unheard(station: Station) -> str | None:
     now = station.clock.wall()
-    return await station.store.read_in_turn(lambda reader: unheard_page(reader, now))
+    return await station.store.read_in_turn(lambda reader: reader.unheard_page(now))
 
 
 async def broken_station(station: Station, *works: str) -> None:

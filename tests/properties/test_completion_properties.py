@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.llm_server import RESPONSES, expectation, recorded_names
 from watchdog.completion.error_body import error_body_of, reason_of
-from watchdog.completion.judgement import Judgement
 from watchdog.completion.reply import BODY_LIMIT_BYTES, Reply
 from watchdog.completion.sse import Broken, Done, EventReader
-from watchdog.completion.verdict import End
+from watchdog.completion.verdict import End, Judgement
 from watchdog.engines.metrics import from_json, read_metrics, to_json
 from watchdog.engines.movement import compare
 from watchdog.reasons import PASSING, ServerReason

@@ -10,7 +10,7 @@ import yaml
 
 from tests.support.diagnosis_cases import SINCE, scene
 from watchdog.checks.generation_report import ProbeOutcome, generation_observation
-from watchdog.completion.judgement import unanswered
+from watchdog.completion.verdict import unanswered
 from watchdog.config import ServerSettings
 from watchdog.diagnosis import diagnose
 from watchdog.engines.metrics import read_metrics

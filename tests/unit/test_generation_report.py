@@ -12,7 +12,7 @@ from watchdog.checks.generation_report import (
     movement_words,
     progress_observation,
 )
-from watchdog.completion.judgement import Judgement
+from watchdog.completion.verdict import Judgement
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, to_json
 from watchdog.engines.movement import Change, Movement, compare

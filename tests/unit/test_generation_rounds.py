@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from watchdog.chat import ChatClient
-from watchdog.chat.client import Deadline, Fetched
+from watchdog.chat import ChatClient, Deadline, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.checks import build_checks
 from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.generation_memory import GenerationMemory
 from watchdog.clock import SystemClock
-from watchdog.completion.judgement import Judgement
+from watchdog.completion.verdict import Judgement
 from watchdog.config import Config, HostSettings, KernelLogSettings, ProbeSettings, ServerSettings
 from watchdog.model import Check, CheckResult, Json, Observation, Verdict
 from watchdog.reasons import ServerReason

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from yarl import URL
 
-from watchdog.chat.client import ChatClient, Fetched
+from watchdog.chat import ChatClient, Fetched
 from watchdog.chat.endpoint import Endpoint
 from watchdog.descriptors import is_exhausted
 from watchdog.engines.metrics import EngineSample, read_metrics

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from watchdog.chat import ChatClient
-from watchdog.chat.client import Deadline
+from watchdog.chat import ChatClient, Deadline
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS, endpoint_of, request_body
 from watchdog.checks.engine_probe import MetricsReader, Scrape, look, models_listed, models_loaded
 from watchdog.checks.generation_memory import GenerationMemory
@@ -21,7 +20,7 @@ from watchdog.checks.generation_report import (
     quality_observation,
 )
 from watchdog.clock import Clock
-from watchdog.completion.judgement import Judgement, unanswered
+from watchdog.completion.verdict import Judgement, unanswered
 from watchdog.config import Config, ServerSettings
 from watchdog.engines.metrics import to_json
 from watchdog.engines.movement import Change, Movement, Suspicion, Watch, compare

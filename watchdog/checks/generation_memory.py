@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS
 from watchdog.checks.generation_report import ProbeOutcome
-from watchdog.completion.judgement import Judgement
+from watchdog.completion.verdict import Judgement
 from watchdog.engines.movement import Movement
 from watchdog.model import Json, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason

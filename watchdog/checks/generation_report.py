@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watchdog.completion.judgement import Judgement, one_line
+from watchdog.completion.verdict import Judgement
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, from_json
 from watchdog.engines.movement import STEPS, Change, Movement, compare
@@ -12,7 +12,7 @@ from watchdog.kinds import GENERATION, PROGRESS, QUALITY
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
 from watchdog.policy import DOWN_S
 from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
-from watchdog.text import duration
+from watchdog.text import duration, one_line
 
 # What a generation verdict says to a person: what happened, and what to look at next.
 

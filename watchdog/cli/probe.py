@@ -148,8 +148,8 @@ def _fields(server: ServerSettings, outcome: ProbeOutcome) -> dict[str, Any]:
 
 def _lines(server: ServerSettings, outcome: ProbeOutcome) -> str:
     from watchdog.checks.generation_report import evidence_of
-    from watchdog.completion.judgement import one_line
     from watchdog.model import Verdict
+    from watchdog.text import one_line
 
     colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[outcome.verdict]
     verdict = click.style(outcome.verdict.value.upper(), fg=colour, bold=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from watchdog.completion.error_body import ErrorBody, error_body_in
-from watchdog.completion.judgement import Judgement, one_line
 from watchdog.completion.sse import Broken, Done, EventReader, looks_like_events
 from watchdog.completion.text import ReplyAccumulator
 from watchdog.completion.verdict import (
     End,
+    Judgement,
     StreamFacts,
     judge_endless,
     judge_error_event,
@@ -19,6 +19,7 @@ from watchdog.completion.verdict import (
 )
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
+from watchdog.text import one_line
 
 BODY_LIMIT_BYTES = 1 << 20
 """Nothing that long answers a request for a handful of tokens; nothing beyond it is read."""

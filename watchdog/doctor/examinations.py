@@ -9,7 +9,6 @@ from watchdog.chat import ChatClient
 from watchdog.checks import examination
 from watchdog.checks.matcher_trial import matcher_problem
 from watchdog.clock import SystemClock
-from watchdog.completion.judgement import one_line
 from watchdog.config import Config, ServerSettings
 from watchdog.doctor.finding import Ask, Finding, Grade
 from watchdog.doctor.hosts import examine_key, host_findings, look_at
@@ -19,6 +18,7 @@ from watchdog.errors import WatchdogError
 from watchdog.model import Severity, Verdict
 from watchdog.reasons import ServerReason
 from watchdog.standby import look
+from watchdog.text import one_line
 
 
 async def examine_server(server: ServerSettings, chat: ChatClient, now: float) -> Finding:

@@ -25,7 +25,10 @@ from watchdog.model import (
 from watchdog.store import files
 from watchdog.store.codec import incident_from_text, load, silence_from_row, track_from_text
 from watchdog.store.writes import VERDICTS, depths
-from watchdog.text import clean_line
+from watchdog.text import clean_line, duration
+
+UNHEARD_AFTER_S = 120.0
+"""After so long a page that no receiver and no fallback has taken counts as unheard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +321,10 @@ class Reader:
             for row in rows
         )
 
-    def undelivered_page(self, before: float) -> tuple[str, float] | None:
-        """Id of the oldest incident whose page, queued at or `before`, nobody has; and since when (Unix seconds).
+    def unheard_page(self, now: float) -> str | None:
+        """Why our alerts do not arrive, None while they do: then nobody may rely on us any more.
 
-        Nobody: no receiver that should hear it, and no fallback.
+        `now` is Unix seconds; only a page whose incident is not a test alert counts.
         """
         row = self._db.execute(
             "SELECT incident, min(created_at) FROM outbox WHERE kind IN ('FIRING', 'NEW') AND severity = 'page'"
@@ -329,9 +332,12 @@ class Reader:
             " AND kind IN ('FIRING', 'NEW') AND severity = 'page' AND created_at <= ?)"
             " AND incident IN (SELECT id FROM incidents)"  # a test alert is none
             " GROUP BY incident HAVING sum(state = 'delivered') = 0 ORDER BY 2 LIMIT 1",
-            (before,),
+            (now - UNHEARD_AFTER_S,),
         ).fetchone()
-        return None if row is None else (str(row[0]), float(row[1]))
+        if row is None:
+            return None
+        incident, since = row
+        return f"the page of incident {incident} has reached no receiver for {duration(max(0.0, now - since))}"
 
     def receivers(self) -> tuple[str, ...]:
         """Every receiver that ever took or refused a message, or has one waiting, by name."""

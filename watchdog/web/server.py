@@ -21,7 +21,6 @@ from watchdog.overview.states import badge, icon
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, Reader, Store
-from watchdog.unheard import unheard_page
 from watchdog.web.access import Access, BoundedRunner, Connections
 from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
 from watchdog.web.page import page
@@ -240,7 +239,7 @@ class WebServer:
         """Why the store does not answer, None while it still takes a transaction; and why no page arrives."""
         try:
             async with asyncio.timeout(STORAGE_ANSWERS_WITHIN_S):
-                return None, await self._from.store.read_in_turn(lambda reader: unheard_page(reader, now))
+                return None, await self._from.store.read_in_turn(lambda reader: reader.unheard_page(now))
         except TimeoutError:
             return f"the state database has not answered for {STORAGE_ANSWERS_WITHIN_S:g} s", None
 
