@@ -144,7 +144,7 @@ class Run:
                 yield end, span.cause if span is not None else "instant stop"
             coming = next_probe(self.state, seen, self.settings, proven=proven, now=end)
             regular = max(due + self.settings.interval_s, end)
-            due = regular if coming is None else min(regular, end + coming.wait_s)
+            due = regular if coming is None or coming.wait_s is None else min(regular, end + coming.wait_s)
             timeout_s = (coming and coming.timeout_s) or self.settings.timeout_s
 
     def _look_until(self, due: float) -> tuple[float, bool]:

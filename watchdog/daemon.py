@@ -270,9 +270,9 @@ class _Watching:
                 self.scheduler.run_soon(vitals_to_run_now(seen, self._ingest.plan.runs_on, self._running_check))
             await self._ingest.take(key, attributed)
         self.scheduler.run_soon(attributed.run_now)
-        self._pace(attributed.observations)
+        await self._pace(attributed.observations)
 
-    def _pace(self, observations: Iterable[Observation]) -> None:
+    async def _pace(self, observations: Iterable[Observation]) -> None:
         """Have failing servers probed again as soon as what is known of them allows (docs/decisions, 10)."""
         plan = self._ingest.plan
         hosts = {seen.labels.get("host") for seen in observations if VITALS.has(seen.key) or KERNEL_LOG.has(seen.key)}
@@ -282,15 +282,13 @@ class _Watching:
         for server in named & plan.probes.keys():
             check = self._running_check(GENERATION.key(server))
             if plan.probes[server].is_sooner and isinstance(check, GenerationCheck):
-                self._pace_one(server, plan.probes[server], check)
+                await self._pace_one(server, plan.probes[server], check)
 
-    def _pace_one(self, server: str, settings: ProbeSettings, check: GenerationCheck) -> None:
+    async def _pace_one(self, server: str, settings: ProbeSettings, check: GenerationCheck) -> None:
         coming = self._ingest.next_probe(server, settings)
         if coming is not None:
-            log.info(
-                "next_probe", check=check.key, in_s=round(coming.wait_s, 1), why=coming.why.value,
-                timeout_s=coming.timeout_s or settings.timeout_s,
-            )  # fmt: skip
+            await self._ingest.keep_next_probe(server, coming)
+        if coming is not None and coming.wait_s is not None:
             self.scheduler.run_in(check.key, coming.wait_s)
             if coming.timeout_s is not None:
                 check.hurry(coming.timeout_s)

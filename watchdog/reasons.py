@@ -17,13 +17,15 @@ from watchdog.model import Severity, Verdict
 class Row:
     """What one reason means.
 
-    `words` is a phrase for a sentence, `advice` what to do next, `runbook` what it means at length, `look_at` where the
-    runbook sends its reader (empty: the advice). `alive` is what a reply without text proves: False = no token was
-    generated, None = undecided. `fact` names the diagnosis's fact that it stands for (`diagnosis.facts`).
+    `words` is a phrase for a sentence, `short` the same in fewer (empty: there are none), `advice` what to do next,
+    `runbook` what it means at length, `look_at` where the runbook sends its reader (empty: the advice). `alive` is what
+    a reply without text proves: False = no token was generated, None = undecided. `fact` names the diagnosis's fact
+    that it stands for (`diagnosis.facts`).
     """
 
     runbook: str
     words: str = ""
+    short: str = ""
     advice: str = ""
     look_at: str = ""
     verdict: Verdict = Verdict.FAIL
@@ -116,7 +118,7 @@ class ServerReason(_Reason):
     )
     SLOW = "slow", Row(
         runbook="Text still came when the time was over: alive, and too slow for the deadline.",
-        words="text comes, but too slowly: the reply was not complete in time",
+        words="text comes, but too slowly: the reply was not complete in time", short="text comes too slowly",
         advice="Users wait: look at the load and the queue, or give the probe a longer timeout.",
         severity=Severity.WARN, alive=True, fact="slow", opened_reply=True, sick=False, text_came=True,
     )
@@ -199,7 +201,7 @@ class ServerReason(_Reason):
     )
     REFUSED = "refused", Row(
         runbook="The machine is up, and nothing listens on the port: the server crashed, or is starting.",
-        words="connection refused: the server is not running, or still starting",
+        words="connection refused: the server is not running, or still starting", short="connection refused",
         advice="Check whether the server runs and on which port it listens.", look_only=True,
         alive=False, fact="refused",
         confirm=True, must_last=True,

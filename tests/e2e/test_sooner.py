@@ -54,7 +54,7 @@ async def test_a_crash_pages_once_it_has_lasted_and_not_before(tmp_path: Path) -
         assert sink.titles[0].startswith("FIRING deepseek")
         assert 6 <= took_s <= 12
         assert daemon.saw("suspicion", suspicion="refused")
-        assert daemon.saw("next_probe", why="confirming")
+        assert daemon.saw("next_probe", why="confirming", reason="refused")
         assert daemon.saw("next_probe", why="must_last")
 
 
@@ -74,7 +74,7 @@ async def test_the_engines_own_error_pages_after_three_quick_answers(tmp_path: P
     async with night(tmp_path, mode=Mode.ERROR) as (_chat, sink, daemon):
         await until(lambda: sink.titles, what="the page")
         assert daemon.saw("observation", check="generation/deepseek", reason="engine_dead")
-        assert daemon.saw("next_probe", why="proven_dead")
+        assert daemon.saw("next_probe", why="own_words", reason="engine_dead")
         assert time.monotonic() - began <= 40, "a start and three probes a second apart, not two intervals of a minute"
 
 

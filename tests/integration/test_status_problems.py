@@ -7,14 +7,20 @@ import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.support.alerting_path import KEY, Station
+from tests.support.alerting_path import KEY, Station, configuration, observed, paced
 from watchdog.cli import main
-from watchdog.model import Nature
+from watchdog.config import ProbeSettings
+from watchdog.model import Nature, Verdict
+from watchdog.overview.page_data import PageData
 from watchdog.overview.states import state_of
+from watchdog.overview.statistics import Length
 from watchdog.overview.status import Status
+from watchdog.policy import DOWN_S
 from watchdog.store import Reader
 from watchdog.store.files import lock_holder
+from watchdog.web.page import page
 
 NOW = 1_795_000_000.0
 
@@ -132,3 +138,39 @@ async def test_a_host_whose_kernel_findings_are_open_is_not_shown_as_well(
         (view,) = (view for view in seen.snapshot.keys if view.key == "kernel_log/head")
         assert state_of(view, seen).words == "kernel errors"
         assert seen.as_json()["checks"][0]["phase"] == "ok"
+
+
+async def test_the_next_probe_of_a_failing_server_is_shown_with_its_reason_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refused(station: Station, down_s: float) -> None:
+        await station.look(observed(Verdict.FAIL, reason="refused", measurements={DOWN_S: down_s}))
+        coming = station.ingest.next_probe("deepseek", ProbeSettings())
+        assert coming is not None
+        await station.ingest.keep_next_probe("deepseek", coming)
+        await station.store.read_in_turn(lambda _reader: None)  # what waits is written first
+
+    async with Station(tmp_path, paced(configuration())) as station:
+        await station.ok()
+        await station.pass_time(60)
+        with capture_logs() as logs:
+            await refused(station, 0.0)
+        (line,) = [one for one in logs if one["event"] == "next_probe"]
+        assert (line["in_s"], line["why"], line["reason"], line["failing_for_s"]) == (15, "confirming", "refused", 0)
+        now = station.clock.wall()
+        assert "  next probe in 12 s: confirming, connection refused for 3 s" in status(tmp_path, now + 3, capsys)[1]
+        await station.pass_time(15, step_s=15)
+        await refused(station, 15.0)
+        now = station.clock.wall()
+        lasting = "a restart would be over by then, connection refused for 20 s"
+        assert f"  next probe in 80 s: {lasting}" in status(tmp_path, now + 5, capsys)[1]
+        (row, *_) = json.loads(status(tmp_path, now + 5, capsys, "--json")[1])["checks"]
+        assert row["next_probe"] == {"why": "must_last", "words": lasting, "timeout_s": None}
+        assert row["next_at"] == now + 85
+        with Reader.open(tmp_path) as reader:
+            html = page(PageData.read(reader, now + 5, Length.DAY), "1")
+        assert lasting in html
+        await station.pass_time(85, step_s=85)
+        await station.ok()
+        text = status(tmp_path, station.clock.wall(), capsys)[1]
+        assert "next probe" not in text, "what was planned after a failure is nothing once text comes"

@@ -12,7 +12,7 @@ from watchdog.config import ProbeSettings
 from watchdog.engines.metrics import EngineSample
 from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.model import Observation, Phase, Thresholds, TrackState, Verdict
-from watchdog.policy import DOWN_S, NextProbe, PatienceReason, next_probe, strikes_by_evidence
+from watchdog.policy import DOWN_S, PATIENCE, NextProbe, PatienceReason, next_probe, strikes_by_evidence
 from watchdog.reasons import ServerReason
 from watchdog.tracker import step
 
@@ -47,14 +47,38 @@ WORDS = {
 
 @pytest.mark.parametrize("reason", [reason for reason in ServerReason if reason.row.verdict is Verdict.FAIL])
 def test_only_the_servers_own_words_and_a_dead_connection_are_confirmed_soon(reason: ServerReason) -> None:
-    assert after(reason) == (CONFIRM if reason in WORDS else None)
+    coming = after(reason)
+    assert coming is not None
+    assert (coming == CONFIRM) == (reason in WORDS)
+    assert (coming.wait_s is None) == (reason not in WORDS), "everything else comes at its regular time"
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (ServerReason.LOADING, PatienceReason.LOADING),
+        (ServerReason.NO_TOKEN, PatienceReason.UNPROVEN),
+        (ServerReason.NO_REPLY, PatienceReason.UNPROVEN),
+        (ServerReason.GATEWAY_TIMEOUT, PatienceReason.UNPROVEN),
+        (ServerReason.BUSY, PatienceReason.UNPROVEN),
+        (ServerReason.AUTH, PatienceReason.REGULAR),
+        (ServerReason.EMPTY, PatienceReason.REGULAR),
+    ],
+)
+def test_what_keeps_its_regular_time_says_why(reason: ServerReason, why: PatienceReason) -> None:
+    assert after(reason) == NextProbe(None, None, why)
+
+
+def test_every_row_of_the_table_is_used_and_has_words() -> None:
+    assert set(PATIENCE) == set(PatienceReason)
+    assert all(row.words for row in PATIENCE.values())
 
 
 def test_a_crash_must_last_before_the_probe_that_opens_the_incident() -> None:
     assert after(ServerReason.REFUSED, 2, now=SINCE + 15) == NextProbe(85.0, None, PatienceReason.MUST_LAST)
     assert after(ServerReason.REFUSED, 2, now=SINCE + 95) == CONFIRM
     assert after(ServerReason.ENGINE_DEAD, 2, now=SINCE + 15) == CONFIRM, "the engine's own words need not last"
-    assert after(ServerReason.ENGINE_DEAD, proven=True) == NextProbe(10.0, 15.0, PatienceReason.PROVEN_DEAD)
+    assert after(ServerReason.ENGINE_DEAD, proven=True) == NextProbe(10.0, 15.0, PatienceReason.OWN_WORDS)
     long = replace(SHIPPED, down_for_s=3600)
     assert after(ServerReason.REFUSED, 2, long, now=SINCE) == NextProbe(120.0, None, PatienceReason.MUST_LAST)
 
@@ -67,8 +91,9 @@ def test_a_proven_death_gets_little_patience() -> None:
 
 @pytest.mark.parametrize("settings", [replace(SHIPPED, confirm_s=0), replace(SHIPPED, interval_s=59)])
 def test_switched_off_or_at_a_quick_rhythm_nothing_changes(settings: ProbeSettings) -> None:
-    assert after(ServerReason.REFUSED, 1, settings) is None
-    assert after(ServerReason.ENGINE_DEAD, 1, settings, proven=True) is None
+    regular = NextProbe(None, None, PatienceReason.REGULAR)
+    assert after(ServerReason.REFUSED, 1, settings) == regular
+    assert after(ServerReason.ENGINE_DEAD, 1, settings, proven=True) == regular
 
 
 @pytest.mark.parametrize("phase", [Phase.OK, Phase.FIRING, Phase.RECOVERING])
@@ -83,6 +108,7 @@ def test_three_failures_of_a_crash_take_a_hundred_seconds_and_of_a_dead_engine_t
         for fails in (1, 2):
             coming = after(reason, fails, now=now, proven=reason is ServerReason.ENGINE_DEAD)
             assert coming is not None
+            assert coming.wait_s is not None
             now += coming.wait_s
         return now - SINCE
 

@@ -87,6 +87,8 @@ def _lines(status: Status) -> Iterator[str]:
         yield f"{click.style(f'{phase:12}', fg=colour)} {view.key}  {what}"
         if view.key in status.drifts:
             yield f"  {status.drifts[view.key]}"
+        if words := status.patience_words(view):
+            yield f"  next probe {_due(status, view)}: {words}"
     for incident in snapshot.open_incidents:
         lasted = duration(snapshot.at - incident.since)
         yield f"incident {incident.id} {incident.severity.value} for {lasted}: {incident.key} {incident.statement}"
@@ -114,6 +116,12 @@ def _freshness(status: Status) -> Iterator[str]:
     elif status.is_stale:
         because = "" if snapshot.storage else ": no daemon is writing here"
         yield f"The newest observation is {duration(snapshot.at - snapshot.latest_at)} old{because}."
+
+
+def _due(status: Status, view: KeyView) -> str:
+    """When a check runs next: `in 12 s`."""
+    left_s = (status.due_at(view) or 0.0) - status.snapshot.at
+    return f"in {duration(left_s)}" if left_s > 0 else "now"
 
 
 def _ago(status: Status, at: float) -> str:
@@ -220,17 +228,19 @@ def _checks(status: Status) -> Table:
 
 
 def _row(status: Status, view: KeyView) -> list[Text]:
-    now, last, (phase, colour) = status.snapshot.at, view.last, _phase(status, view)
+    last, (phase, colour) = view.last, _phase(status, view)
     good_at, due_at = view.state.last_good_at, status.due_at(view)
     numbers = last.measurements if last else {}
     ttft, speed = numbers.get("ttft_s"), numbers.get("tokens_per_s")
     drift = status.drifts.get(view.key)
     result = str(drift) if drift is not None else f"{last.reason}: {last.statement}" if last else "not observed yet"
+    if words := status.patience_words(view):
+        result = f"{words} ({result})"
     return [
         Text(phase, f"bold {colour}" if phase == "firing" else colour),
         Text(view.key),
         Text("never" if good_at is None else _ago(status, good_at)),
-        Text("" if due_at is None else "now" if due_at <= now else f"in {duration(due_at - now)}"),
+        Text("" if due_at is None else _due(status, view)),
         Text("" if ttft is None else f"{ttft:.2f} s"),
         Text("" if speed is None else f"{speed:.0f}"),
         Text(result),

@@ -24,11 +24,11 @@ from watchdog.ingest.self_report import (
     test_alert_messages,
     untaken_observation,
 )
-from watchdog.kinds import CHECK, DELIVERY, STORAGE
+from watchdog.kinds import CHECK, DELIVERY, GENERATION, STORAGE
 from watchdog.message import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
 from watchdog.policy import OUTBOX_LIMIT, AlertPlan, NextProbe, Standby
-from watchdog.store import Store
+from watchdog.store import NEXT_PROBES, Store
 from watchdog.text import bounded_repr
 
 __all__ = ["Ingest", "SentTestAlert"]
@@ -220,6 +220,29 @@ class Ingest:
     def next_probe(self, server: str, settings: ProbeSettings) -> NextProbe | None:
         """When to probe a failing server again, by what is known of it now; None: at its regular time."""
         return self._incidents.next_probe(server, settings, self._clock.wall())
+
+    async def keep_next_probe(self, server: str, coming: NextProbe) -> None:
+        """Keep for `status` when a failing server is probed again, and why; log it where that changed."""
+        key, now = GENERATION.key(server), self._clock.wall()
+        seen, state = self._incidents.newest(key), self._incidents.tracks.get(key)
+        if seen is None or state is None:
+            return
+        due_at = None if coming.wait_s is None else now + coming.wait_s
+        kept: dict[str, Json] = self._store.memory(NEXT_PROBES) or {}
+        before = kept.get(key)
+        if before is not None and before["after"] == seen.at:
+            due_at = min((at for at in (before["at"], due_at) if at is not None), default=None)
+        row = {"after": seen.at, "at": due_at, "why": coming.why.value, "timeout_s": coming.timeout_s}
+        if row == before:
+            return
+        since = seen.at if state.since is None else state.since
+        _log.info(
+            "next_probe", check=key, in_s=None if due_at is None else round(max(0.0, due_at - now), 1),
+            why=coming.why.value, reason=seen.reason, failing_for_s=round(max(0.0, now - since), 1),
+            timeout_s=coming.timeout_s,
+        )  # fmt: skip
+        kept = {one: told for one, told in kept.items() if self._incidents.is_pending(one)} | {key: row}
+        await self._write(UnitOfWork(), (NEXT_PROBES, kept), forgettable=True)
 
     def hangs(self, server: str, since: float) -> bool:
         """Whether its hosts have shown since `since` (Unix seconds) that a server hangs."""

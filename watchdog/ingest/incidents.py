@@ -258,6 +258,14 @@ class Incidents:
         proven = self._context.proves_death(server, seen, state, self.plan, self.open.values())
         return next_probe(state, seen, settings, proven=proven, now=now)
 
+    def newest(self, key: str) -> Observation | None:
+        """The newest observation of a condition; None if there was none since the start."""
+        return self._context.newest.get(key)
+
+    def is_pending(self, key: str) -> bool:
+        """Whether failures of `key` have not opened an incident yet."""
+        return key in self.tracks and self.tracks[key].phase is Phase.PENDING
+
     def hangs(self, server: str, since: float) -> bool:
         """Whether something besides its own counters says that a server hangs, seen since `since`."""
         return bool(self._context.signs_of_hang(server, self.plan, self.open.values(), since))

@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any
 
 from watchdog.codec import from_json, to_json
-from watchdog.kinds import KERNEL_LOG
+from watchdog.kinds import KERNEL_LOG, row_of
 from watchdog.model import DeliveryState, Diagnosis, Incident, Maintenance, Phase, Severity, Verdict
 from watchdog.overview import GENERATION
-from watchdog.policy import next_window, window_at
-from watchdog.store import MAINTENANCE, PLAN, Reader, Sample, Snapshot
+from watchdog.policy import PATIENCE, PatienceReason, next_window, window_at
+from watchdog.store import MAINTENANCE, NEXT_PROBES, PLAN, Reader, Sample, Snapshot
 from watchdog.store.files import lock_holder
 from watchdog.store.reader import KeyView, ReceiverView
 from watchdog.text import duration
@@ -93,6 +93,8 @@ JUST_STARTED_S = 90.0
 """A daemon may take so long until its first observation: the longest timeout of a probe, and its start."""
 Plan = Mapping[str, Mapping[str, Any]]
 """Check key → `interval_s` and `failures`, as the daemon runs it."""
+NextProbes = Mapping[str, Mapping[str, Any]]
+"""Check key → when it is probed again `after` which failure, and why: as the daemon keeps it."""
 
 
 class Health(StrEnum):
@@ -107,7 +109,8 @@ class Health(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The snapshot, the plan and maintenance `windows` that the daemon runs by, which servers are slower than usual (by
-    check key), and since when receivers have refused everything (by name, Unix seconds).
+    check key), since when receivers have refused everything (by name, Unix seconds), and when failing servers are
+    probed again.
     """
 
     snapshot: Snapshot
@@ -115,6 +118,7 @@ class Status:
     windows: tuple[Maintenance, ...] = ()
     drifts: Mapping[str, Drift] = field(default_factory=dict)
     failing_since: Mapping[str, float] = field(default_factory=dict)
+    next_probes: NextProbes = field(default_factory=dict)
 
     @classmethod
     def read(cls, reader: Reader, now: float, state_dir: Path | None = None) -> Status:
@@ -130,6 +134,7 @@ class Status:
             windows=_maintenance(reader.memory(MAINTENANCE)),
             drifts=drifts(reader, (view.key for view in snapshot.keys), now),
             failing_since=_failing_since(reader, snapshot),
+            next_probes=reader.memory(NEXT_PROBES) or {},
         )
         if state_dir is not None and snapshot.storage is None and status.is_stale:
             return replace(status, snapshot=replace(snapshot, storage=_not_writing(state_dir, snapshot)))
@@ -165,8 +170,30 @@ class Status:
         failures = self.plan.get(view.key, {}).get("failures")
         return f"{view.state.fails}/{failures}" if failures else f"{view.state.fails}"
 
+    def patience_with(self, view: KeyView) -> PatienceReason | None:
+        """Why a failing server is probed again when it is; None where no failure waits for another."""
+        told = self._next_probe(view)
+        return None if told is None else PatienceReason(told["why"])
+
+    def _next_probe(self, view: KeyView) -> Mapping[str, Any] | None:
+        told = self.next_probes.get(view.key)
+        is_of_now = told is not None and view.last is not None and told["after"] == view.last.at
+        return told if is_of_now and view.phase is Phase.PENDING else None
+
+    def patience_words(self, view: KeyView) -> str:
+        """`confirming, connection refused for 40 s`; "" where no failure waits for another."""
+        why, last = self.patience_with(view), view.last
+        if why is None or last is None:
+            return ""
+        row, since = row_of(view.key, last.reason), last.at if view.state.since is None else view.state.since
+        said = last.reason if row is None else row.short or row.words or last.reason
+        return f"{PATIENCE[why].words}, {said} for {duration(self.snapshot.at - since)}"
+
     def due_at(self, view: KeyView) -> float | None:
         """When the check runs next (Unix seconds); None for what is not a check of its own, or has not run yet."""
+        told = self._next_probe(view)
+        if told is not None and told["at"] is not None:
+            return float(told["at"])
         interval_s = self.plan.get(view.key, {}).get("interval_s")
         return view.last.at + interval_s if view.last is not None and interval_s else None
 
@@ -206,11 +233,19 @@ class Status:
             "summary": last.statement if last else None,
             "last_at": last.at if last else None,
             "next_at": self.due_at(view),
+            "next_probe": self._next_probe_json(view),
             "duration_s": last.duration_s if last else None,
             "measurements": dict(last.measurements) if last else {},
             "drift": _drift_json(self.drifts.get(view.key)),
             "incident": view.incident_id,
         }
+
+    def _next_probe_json(self, view: KeyView) -> dict[str, Any] | None:
+        """Why a failing server is probed again at `next_at`, in a word and in words, and with which deadline."""
+        told = self._next_probe(view)
+        if told is None:
+            return None
+        return {"why": told["why"], "words": self.patience_words(view), "timeout_s": told["timeout_s"]}
 
 
 def _not_writing(state_dir: Path, snapshot: Snapshot) -> str | None:

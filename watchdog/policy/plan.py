@@ -24,6 +24,7 @@ from watchdog.config import (
 from watchdog.kinds import BLIND, BUILT, DELIVERY, KINDS, is_own, row_of
 from watchdog.model import Maintenance, Observation, Phase, Severity, Thresholds, TrackState, Verdict
 from watchdog.policy.silences import maintenance_of
+from watchdog.reasons import ServerReason
 
 PROVEN_TIMEOUT_S = 15.0
 """A probe of what is proven dead waits no longer."""
@@ -38,16 +39,52 @@ DOWN_S = "down_s"
 class PatienceReason(StrEnum):
     """Why the next probe comes when it comes."""
 
-    CONFIRMING = "confirming"
+    OWN_WORDS = "own_words"
     PROVEN_DEAD = "proven_dead"
+    CONFIRMING = "confirming"
     MUST_LAST = "must_last"
+    LOADING = "loading"
+    UNPROVEN = "unproven"
+    REGULAR = "regular"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """One row of the table: how soon a failing server is probed again, and how long that probe may take.
+
+    `words` say why. `soon`: after `confirm`, or `wait_s` if that is less; else at its regular time. `lasting`: not
+    before `down_for` is over. `timeout_s` is the most that the next probe waits.
+    """
+
+    words: str
+    soon: bool = False
+    wait_s: float = math.inf
+    lasting: bool = False
+    timeout_s: float | None = None
+
+
+PATIENCE: Mapping[PatienceReason, Patience] = {
+    PatienceReason.OWN_WORDS: Patience(
+        words="confirming the server's own words", soon=True, wait_s=OWN_WORDS_CONFIRM_S, timeout_s=PROVEN_TIMEOUT_S
+    ),
+    PatienceReason.PROVEN_DEAD: Patience(words="its death is proven", soon=True, timeout_s=PROVEN_TIMEOUT_S),
+    PatienceReason.CONFIRMING: Patience(words="confirming", soon=True),
+    PatienceReason.MUST_LAST: Patience(words="a restart would be over by then", soon=True, lasting=True),
+    PatienceReason.LOADING: Patience(words="a model that loads has time"),
+    PatienceReason.UNPROVEN: Patience(words="nothing proves that it is dead"),
+    PatienceReason.REGULAR: Patience(words="at its regular time"),
+}
+"""What a failure proves, and the patience that it gets (docs/decisions, 10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextProbe:
-    """The next probe comes `wait_s` from now and ends after `timeout_s` at the latest; None: the usual deadline."""
+    """The next probe comes `wait_s` from now and ends after `timeout_s` at the latest.
 
-    wait_s: float
+    None: at its regular time; the usual deadline.
+    """
+
+    wait_s: float | None
     timeout_s: float | None
     why: PatienceReason
 
@@ -77,25 +114,41 @@ def _down_s(seen: Observation) -> float:
 def next_probe(
     state: TrackState, seen: Observation, settings: ProbeSettings, *, proven: bool, now: float
 ) -> NextProbe | None:
-    """When to probe again after the failure `seen`, which led to `state`; None: at the regular time.
+    """When to probe again after the failure `seen`, which led to `state`; None where no failure waits for another.
 
     `proven`: its death is proven by more than one sign. `now` is when the failed probe ended, in Unix seconds. The
     probe that would open the incident waits until a crash has lasted for `down_for`: a restart is shorter.
     """
-    if not settings.is_sooner or seen.verdict is not Verdict.FAIL or state.phase is not Phase.PENDING:
+    if seen.verdict is not Verdict.FAIL or state.phase is not Phase.PENDING:
         return None
-    row = row_of(seen.key, seen.reason)
-    if proven:
-        own_words = row is not None and row.confirm
-        wait_s = min(settings.confirm_s, OWN_WORDS_CONFIRM_S) if own_words else settings.confirm_s
-        return NextProbe(wait_s, min(PROVEN_TIMEOUT_S, settings.timeout_s), PatienceReason.PROVEN_DEAD)
-    if row is None or not row.confirm:
-        return None
-    opens = state.fails + 1 >= settings.failures
     left_s = seen.at - _down_s(seen) + settings.down_for_s - now
-    if opens and row.must_last and left_s > settings.confirm_s:
-        return NextProbe(min(left_s, settings.interval_s), None, PatienceReason.MUST_LAST)
-    return NextProbe(settings.confirm_s, None, PatienceReason.CONFIRMING)
+    why = _patience_of(state, seen, settings, proven=proven, left_s=left_s)
+    patience = PATIENCE[why]
+    wait_s = min(settings.confirm_s, patience.wait_s) if patience.soon else None
+    if patience.lasting:
+        wait_s = min(left_s, settings.interval_s)
+    timeout_s = None if patience.timeout_s is None else min(patience.timeout_s, settings.timeout_s)
+    return NextProbe(wait_s, timeout_s, why)
+
+
+def _patience_of(
+    state: TrackState, seen: Observation, settings: ProbeSettings, *, proven: bool, left_s: float
+) -> PatienceReason:
+    """The row of `PATIENCE` for the failure `seen`; `left_s` is what is left of `down_for`."""
+    row = row_of(seen.key, seen.reason)
+    if not settings.is_sooner or row is None:
+        return PatienceReason.REGULAR
+    if proven:
+        own_words = row.confirm and not row.must_last
+        return PatienceReason.OWN_WORDS if own_words else PatienceReason.PROVEN_DEAD
+    if row.confirm:
+        opens = state.fails + 1 >= settings.failures
+        lasting = opens and row.must_last and left_s > settings.confirm_s
+        return PatienceReason.MUST_LAST if lasting else PatienceReason.CONFIRMING
+    if seen.reason == ServerReason.LOADING:
+        return PatienceReason.LOADING
+    unproven = row.unanswered or seen.reason in (ServerReason.BUSY, ServerReason.SLOW)
+    return PatienceReason.UNPROVEN if unproven else PatienceReason.REGULAR
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from watchdog.store.writes import Commit, Queued, apply, depths, tidy
 __all__ = [
     "INSTANCE",
     "MAINTENANCE",
+    "NEXT_PROBES",
     "PLAN",
     "RECEIVERS",
     "Acknowledged",
@@ -63,6 +64,9 @@ PLAN = "self/plan"
 
 MAINTENANCE = "self/maintenance"
 """The memory under which the daemon keeps its maintenance windows, for `status`."""
+
+NEXT_PROBES = "self/next_probes"
+"""The memory under which the daemon keeps when it probes failing servers again, and why, for `status`."""
 
 RECEIVERS = "self/receivers"
 """The memory under which the daemon keeps the hash of every receiver's address it delivers to, by name."""

@@ -171,7 +171,9 @@ def _last_result(view: KeyView) -> list[Child]:
 
 def _check_times(view: KeyView, data: PageData, times: TimeFormat) -> list[tuple[str, Child]]:
     due_at = data.status.due_at(view)
-    return [("last good", times.ago(view.state.last_good_at)), ("next check", times.ahead(due_at))]
+    words = data.status.patience_words(view)
+    coming: Child = [times.ahead(due_at), f": {words}"] if words else times.ahead(due_at)
+    return [("last good", times.ago(view.state.last_good_at)), ("next check", coming)]
 
 
 def _figures(pairs: list[tuple[str, Child]]) -> Html:
