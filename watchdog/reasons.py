@@ -17,10 +17,9 @@ from watchdog.model import Severity, Verdict
 class Row:
     """What one reason means.
 
-    `words` is a phrase for a sentence, `short` the same in fewer (empty: there are none), `advice` what to do next,
-    `runbook` what it means at length, `look_at` where the runbook sends its reader (empty: the advice). `alive` is what
-    a reply without text proves: False = no token was generated, None = undecided. `fact` names the diagnosis's fact
-    that it stands for (`diagnosis.facts`).
+    `words` is a phrase for a sentence, `short` the same in fewer (empty: none), `advice` what to do next, `runbook` what
+    it means at length, `look_at` where that sends its reader (empty: the advice). `alive` is what a reply without text
+    proves: False = no token came, None = undecided. `fact` names the diagnosis's fact (`diagnosis.facts`).
     """
 
     runbook: str

@@ -219,3 +219,58 @@ def _facts_of(observation: Observation) -> tuple[Evidence, ...]:
     if observation.nature is Nature.OCCURRENCE or observation.evidence:
         return observation.evidence
     return (Evidence(observation.at, observation.reason, observation.statement),)
+
+
+def opened(observation: Observation, state: TrackState, strikes: Strikes, incident_id: str, now: float) -> Incident:
+    """The incident that `observation` opens, after the failures before it, `strikes`."""
+    strikes = strikes.and_then(observation)
+    return Incident(
+        id=incident_id,
+        key=observation.key,
+        nature=observation.nature,
+        cause=state.cause,
+        severity=state.severity,
+        opened_severity=state.severity,
+        reason=observation.reason,
+        summary=observation.summary,
+        subject=observation.subject,
+        unit=observation.unit,
+        at_least=observation.at_least,
+        detail=observation.detail,
+        since=observation.at if state.since is None else state.since,
+        opened_at=now,
+        last_at=now,
+        last_good_at=state.last_good_at,
+        failing_since=state.failing_since,
+        count=state.count,
+        evidence=strikes.evidence,
+        advice=observation.advice,
+        look_only=observation.look_only,
+        labels=observation.labels,
+        reasons=strikes.reasons,
+    )
+
+
+def continued(incident: Incident, observation: Observation, state: TrackState, now: float) -> Incident:
+    """`incident` after one failure more."""
+    strikes = Strikes(incident.evidence, incident.reasons).and_then(observation)
+    advises = observation if observation.advice else incident
+    return replace(
+        incident,
+        cause=state.cause,
+        severity=max(state.severity, incident.severity, key=lambda one: one.rank),
+        reason=observation.reason,
+        summary=observation.summary,
+        subject=observation.subject,
+        unit=observation.unit,
+        at_least=observation.at_least or incident.at_least,
+        detail=observation.detail,
+        last_at=now,
+        last_good_at=state.last_good_at,
+        failing_since=state.failing_since,
+        count=state.count,
+        evidence=strikes.evidence,
+        advice=advises.advice,
+        look_only=advises.look_only,
+        reasons=strikes.reasons,
+    )

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from watchdog.config import ProbeSettings
-from watchdog.ingest.context import DiagnosisContext, Strikes, sanitize
+from watchdog.ingest.context import DiagnosisContext, Strikes, continued, opened, sanitize
 from watchdog.kinds import BLIND, GENERATION
 from watchdog.message import Redactor, render
 from watchdog.model import (
@@ -296,9 +296,10 @@ class Incidents:
         transition = moved.transition
         if observation is not None and failing and transition is not None and transition.kind is TransitionKind.OPENED:
             work.changes(self._strikes, key)
-            incident = self._diagnosed(self._opened(observation, moved.state, now), now)
+            strikes = self._strikes.pop(key, Strikes())
+            incident = self._diagnosed(opened(observation, moved.state, strikes, self.new_id(now), now), now)
         elif observation is not None and failing and incident is not None:
-            incident = self._diagnosed(self._continued(incident, observation, moved.state, now), now)
+            incident = self._diagnosed(continued(incident, observation, moved.state, now), now)
         elif transition is not None and incident is not None:
             incident = ended(incident, transition.reason, transition.kind, now)
         elif observation is not None and failing and moved.reason is not StepReason.TOO_SOON:
@@ -332,57 +333,6 @@ class Incidents:
             self.open[key] = incident
         elif key in self.open and self.open[key].id == incident.id:
             del self.open[key]
-
-    def _opened(self, observation: Observation, state: TrackState, now: float) -> Incident:
-        strikes = self._strikes.pop(observation.key, Strikes()).and_then(observation)
-        return Incident(
-            id=self.new_id(now),
-            key=observation.key,
-            nature=observation.nature,
-            cause=state.cause,
-            severity=state.severity,
-            opened_severity=state.severity,
-            reason=observation.reason,
-            summary=observation.summary,
-            subject=observation.subject,
-            unit=observation.unit,
-            at_least=observation.at_least,
-            detail=observation.detail,
-            since=observation.at if state.since is None else state.since,
-            opened_at=now,
-            last_at=now,
-            last_good_at=state.last_good_at,
-            failing_since=state.failing_since,
-            count=state.count,
-            evidence=strikes.evidence,
-            advice=observation.advice,
-            look_only=observation.look_only,
-            labels=observation.labels,
-            reasons=strikes.reasons,
-        )
-
-    def _continued(self, incident: Incident, observation: Observation, state: TrackState, now: float) -> Incident:
-        strikes = Strikes(incident.evidence, incident.reasons).and_then(observation)
-        advises = observation if observation.advice else incident
-        return replace(
-            incident,
-            cause=state.cause,
-            severity=max(state.severity, incident.severity, key=lambda one: one.rank),
-            reason=observation.reason,
-            summary=observation.summary,
-            subject=observation.subject,
-            unit=observation.unit,
-            at_least=observation.at_least or incident.at_least,
-            detail=observation.detail,
-            last_at=now,
-            last_good_at=state.last_good_at,
-            failing_since=state.failing_since,
-            count=state.count,
-            evidence=strikes.evidence,
-            advice=advises.advice,
-            look_only=advises.look_only,
-            reasons=strikes.reasons,
-        )
 
     def _circumstances(self) -> Circumstances:
         return Circumstances(
