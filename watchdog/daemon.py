@@ -40,7 +40,7 @@ from watchdog.selfwatch.local_network import LocalNetwork
 from watchdog.standby import StandbyWatch
 from watchdog.store import INSTANCE, MAINTENANCE, PLAN, RECEIVERS, Store
 from watchdog.systemd import FailedStarts, ServiceManager
-from watchdog.web.lifecycle import WebLifecycle
+from watchdog.web import WebLifecycle
 
 log = structlog.get_logger("daemon")
 

@@ -16,8 +16,7 @@ import pytest
 
 from tests.support.crash_verdict import MoodySink, judge, parsed
 from tests.support.daemon_process import DaemonProcess, until
-from watchdog.demo.llm import ChatServer, Mode
-from watchdog.demo.rig import Rig
+from watchdog.demo.rig import ChatServer, Mode, Rig
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 RECEIVERS = ("phone", "mail")

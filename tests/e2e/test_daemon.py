@@ -17,8 +17,7 @@ import pytest
 from tests.support.daemon_process import DaemonProcess, until
 from tests.support.sshd import free_port
 from watchdog.demo.hosts import FATAL_AER
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import Alert, Rig
+from watchdog.demo.rig import Alert, Mode, Rig
 from watchdog.store import Reader
 
 pytestmark = pytest.mark.slow

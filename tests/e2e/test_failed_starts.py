@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon_process import DaemonProcess, until
-from watchdog.demo.llm import ChatServer
-from watchdog.demo.rig import Alert, Phone
+from watchdog.demo.rig import Alert, ChatServer, Phone
 
 
 class Machine:

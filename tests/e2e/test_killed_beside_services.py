@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.daemon_process import DaemonProcess, until
 from tests.support.services import EVENTS, URLS, FakeServices
-from watchdog.demo.llm import ChatServer, Mode
+from watchdog.demo.rig import ChatServer, Mode
 
 pytestmark = pytest.mark.slow
 SERVICES = ("pagerduty", "opsgenie", "ilert", "squadcast", "signl4", "splunk", "gotify", "ntfy")

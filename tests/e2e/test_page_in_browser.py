@@ -18,8 +18,7 @@ from tests.support.alerting_path import configuration
 from tests.support.browser import Tab, browser
 from tests.support.month_of_history import write_month
 from tests.support.web_server import Served, served
-from watchdog.overview.report import report_of
-from watchdog.overview.report_render import report_page
+from watchdog.overview.report import report_of, report_page
 from watchdog.overview.statistics import span_between
 from watchdog.store import Reader, Store
 

@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.daemon_process import DaemonProcess, until
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import Alert, Rig
+from watchdog.demo.rig import Alert, Mode, Rig
 from watchdog.store import Reader
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,7 @@ import pytest
 from tests.support.daemon_process import DaemonProcess, until
 from tests.support.system_programs import free_port, listening, program
 from watchdog.demo.hosts import FATAL_AER
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import Rig
+from watchdog.demo.rig import Mode, Rig
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 PACKAGING = Path(__file__).parents[2] / "packaging"

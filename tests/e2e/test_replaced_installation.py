@@ -14,8 +14,7 @@ import pytest
 
 import watchdog
 from tests.support.daemon_process import until
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import Alert, Rig
+from watchdog.demo.rig import Alert, Mode, Rig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 NEEDLESS = ("mypy*", "*mypyc*", "playwright*", "hypothesis*", "ruff*", "__pycache__", "pip*", "numpy*", "*.libs")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.daemon_process import DaemonProcess, until
 from tests.support.receivers import WebhookSink
-from watchdog.demo.llm import ChatServer, Mode
+from watchdog.demo.rig import ChatServer, Mode
 
 pytestmark = pytest.mark.slow
 SOONER = "{interval: 60s, timeout: 5s, confirm: 1s, watch: 1s, down_for: 6s}"

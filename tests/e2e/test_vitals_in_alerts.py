@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.daemon_process import DaemonProcess, until
 from watchdog.demo.hosts import FATAL_AER
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import Alert, Rig
+from watchdog.demo.rig import Alert, Mode, Rig
 
 pytestmark = pytest.mark.slow
 HUNG = "echo '0, NVIDIA H200, 100, 127.2, 39, 1833, 143771, 0'; echo '1, NVIDIA H200, 0, 124.9, 44, 1833, 143771, 0'"

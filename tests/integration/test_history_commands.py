@@ -18,8 +18,7 @@ from tests.support.month_of_history import write_month
 from watchdog.cli import EXIT_WARNING, cli
 from watchdog.cli.status import EXIT_CODES, watch_status
 from watchdog.model import Verdict
-from watchdog.overview.report import blind_times, report_json, report_of
-from watchdog.overview.report_render import report_text
+from watchdog.overview.report import blind_times, report_json, report_of, report_text
 from watchdog.overview.statistics import span_between
 from watchdog.overview.status import Health
 from watchdog.store import BlindWindow, Reader

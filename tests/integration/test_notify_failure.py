@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from watchdog.cli.notify_failure import ServiceResult, failure_text
 from watchdog.demo.rig import Alert, Phone
-from watchdog.loading.salvage import salvage_receivers
+from watchdog.loading import salvage_receivers
 
 ENDED = {"MONITOR_SERVICE_RESULT": "exit-code", "MONITOR_EXIT_CODE": "exited", "MONITOR_EXIT_STATUS": "64"}
 UNIT = "inference-watchdog.service"

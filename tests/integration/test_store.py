@@ -134,8 +134,8 @@ async def test_a_damaged_database_is_told_in_plain_words_whatever_is_read(tmp_pa
     with pytest.raises(StoreError, match=r"state\.db is damaged .* Restart the daemon"):  # noqa: SIM117 - all of it
         with Reader.open(tmp_path) as reader:
             reader.history(KEY, 0, 2e9)
-    with pytest.raises(StoreError, match="is damaged"):
-        Requests.open(tmp_path)
+    with pytest.raises(StoreError, match="is damaged"), Requests.open(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ async def test_no_command_prints_a_traceback_or_reports_success_on_a_damaged_dat
 
 
 def test_a_reader_without_any_state_says_so_plainly(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="has `inference-watchdog run` been started there"):
-        Reader.open(tmp_path)
+    with pytest.raises(StoreError, match="has `inference-watchdog run` been started there"), Reader.open(tmp_path):
+        pass
     (tmp_path / "state.db").write_bytes(b"this is no database, it only looks like a file" * 100)
-    with pytest.raises(StoreError, match=r"state\.db is damaged .* renames the file"):
-        Reader.open(tmp_path)
+    with pytest.raises(StoreError, match=r"state\.db is damaged .* renames the file"), Reader.open(tmp_path):
+        pass
 
 
 async def test_a_command_reads_and_asks_beside_a_running_daemon(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from watchdog.demo.llm import ChatServer, Mode
+from watchdog.demo.rig import ChatServer, Mode
 
 
 @dataclass

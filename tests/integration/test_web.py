@@ -22,10 +22,10 @@ from tests.unit.test_html import HOSTILE, parsed
 from watchdog.config import Secret, WebSettings
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Evidence, Silence, Verdict
-from watchdog.overview.page_data import PageData
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, BlindWindow, Reader
+from watchdog.web.page import PageData
 from watchdog.web.page import page as page_of
 
 NOW = 1_795_970_000.0

@@ -2,7 +2,7 @@
 
     python -m tests.support.container_servers DIRECTORY
 
-writes `ports` (chat, phone) when both listen. `mode` may hold a word of `watchdog.demo.llm.Mode`; while a file
+writes `ports` (chat, phone) when both listen. `mode` may hold a word of `watchdog.demo.rig.Mode`; while a file
 `phone-down` is there the phone answers 503. Alerts are appended to `alerts`, one JSON list [title, message] a line.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from watchdog.demo.llm import ChatServer, Mode
+from watchdog.demo.rig import ChatServer, Mode
 
 
 class FilePhone:

@@ -13,7 +13,7 @@ import pytest
 from watchdog.errors import StoreError
 from watchdog.model import Observation, Severity, TrackState, Verdict
 from watchdog.store import Commit, Reader, Requests
-from watchdog.store.files import connect_new
+from watchdog.store.files import connect_new, open_database
 from watchdog.store.writer import Trouble, Writer, open_memory_fallback, restore_to_disk
 from watchdog.store.writes import apply, tidy
 
@@ -206,12 +206,10 @@ def test_the_cost_of_probes_that_told_no_tokens_is_nothing() -> None:
 # Commands beside the daemon, and what may wait
 
 
-def test_what_sqlite_complains_about_is_told_in_plain_words_where_the_file_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+def test_what_sqlite_complains_about_is_told_in_plain_words(tmp_path: Path) -> None:
+    open_database(tmp_path, NOW).connection.close()
     for used in (Reader, Requests):
-        with pytest.raises(StoreError, match=r"state\.db is damaged \(odd\)"), used(connect_new(), path=path):
-            raise sqlite3.DatabaseError("odd")
-        with pytest.raises(sqlite3.DatabaseError, match=r"^odd$"), used(connect_new()):
+        with pytest.raises(StoreError, match=r"state\.db is damaged \(odd\)"), used.open(tmp_path):
             raise sqlite3.DatabaseError("odd")
 
 

@@ -14,8 +14,7 @@ import click
 from watchdog.cli import EXIT_OK
 from watchdog.cli.options import FiniteRange, kept_state_dir, state_dir_option
 from watchdog.model import Incident, Severity
-from watchdog.overview.report import incident_json, report_json, report_of
-from watchdog.overview.report_render import incident_line, report_page, report_text
+from watchdog.overview.report import incident_json, incident_line, report_json, report_of, report_page, report_text
 from watchdog.overview.statistics import DAY_S, span_between
 from watchdog.store import DeliveryView, Point, Reader
 from watchdog.text import full_timestamp, quantity

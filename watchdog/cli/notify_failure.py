@@ -143,7 +143,7 @@ def _config_problems(config_file: str | None) -> tuple[Path | None, tuple[str, .
 
 
 def _receivers(path: Path | None) -> list[ReceiverSettings]:
-    from watchdog.loading.salvage import salvage_receivers
+    from watchdog.loading import salvage_receivers
 
     try:
         data = path.read_bytes() if path else b""

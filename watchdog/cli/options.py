@@ -55,10 +55,9 @@ def kept_state_dir(option: str | None, config_file: str | None = None) -> Path:
 
 def _configured(config_file: str | None) -> str | None:
     from watchdog.errors import ConfigError
-    from watchdog.loading import locate
+    from watchdog.loading import locate, salvage_state_dir
     from watchdog.loading.records import SettingError
     from watchdog.loading.references import read_regular
-    from watchdog.loading.salvage import salvage_state_dir
     from watchdog.loading.yaml_tree import MAX_BYTES
 
     try:

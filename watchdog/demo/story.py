@@ -16,8 +16,7 @@ from pathlib import Path
 import aiohttp
 
 from watchdog.demo.hosts import FATAL_AER
-from watchdog.demo.llm import Mode
-from watchdog.demo.rig import SERVER, Alert, Rig
+from watchdog.demo.rig import SERVER, Alert, Mode, Rig
 
 PROBE = "{interval: 3s, timeout: 2s}"
 KERNEL_LOG = "{interval: 20s, timeout: 10s}"

@@ -29,9 +29,8 @@ from watchdog.store.reader import (
     Sample,
     Snapshot,
 )
-from watchdog.store.requests import Requests
 from watchdog.store.writer import Trouble, Writer
-from watchdog.store.writes import Commit, Queued, apply, depths, tidy
+from watchdog.store.writes import Commit, Queued, Requests, apply, depths, tidy
 
 __all__ = [
     "INSTANCE",

@@ -6,7 +6,8 @@ import errno
 import fcntl
 import os
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -330,6 +331,18 @@ def unusable(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         return StoreError(f"the state database {path} is busy ({error}). Try again in a moment")
     return StoreError(f"the state database {path} cannot be used: {error}")
+
+
+@contextmanager
+def opened(open_: Callable[[Path], sqlite3.Connection], state_dir: Path) -> Iterator[sqlite3.Connection]:
+    """What `open_` opens, closed at the end; whatever SQLite complains about inside becomes a plain `StoreError`."""
+    connection = open_(state_dir)
+    try:
+        yield connection
+    except sqlite3.Error as error:
+        raise unusable(error, state_dir / DATABASE) from error
+    finally:
+        connection.close()
 
 
 def open_if_readable(state_dir: Path) -> sqlite3.Connection | None:

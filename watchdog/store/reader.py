@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from watchdog.kinds import BLIND
@@ -165,31 +165,21 @@ _POINT = "at, verdict, reason, duration_s, summary, measurements"
 
 
 class Reader:
-    """Reads the state of a daemon, running or not. Times are Unix seconds.
+    """Reads the state of a daemon, running or not. Times are Unix seconds."""
 
-    `Reader.open` is for `with`, whose end turns whatever SQLite complains about inside into a plain `StoreError`.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, storage: str | None = None, *, path: Path | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, storage: str | None = None) -> None:
         """Use `Reader.open` or `Store.read`; `storage` is why the state is in memory only, or None."""
         self._db = connection
         self._storage = storage
-        self._path = path
 
     @classmethod
-    def open(cls, state_dir: Path) -> Self:
-        """For a command. Raises `StoreError` in plain words if there is nothing to read or it may not be read."""
-        return cls(files.open_for_reading(state_dir), path=state_dir / files.DATABASE)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._db.close()
-        if isinstance(error, sqlite3.Error) and self._path is not None:
-            raise files.unusable(error, self._path) from error
+    @contextmanager
+    def open(cls, state_dir: Path) -> Iterator[Self]:
+        """For a command. Raises `StoreError` in plain words if there is nothing to read or it may not be read, also
+        for what SQLite complains about inside.
+        """
+        with files.opened(files.open_for_reading, state_dir) as connection:
+            yield cls(connection)
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything that is at `now`; blind windows of the last day."""

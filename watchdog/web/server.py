@@ -16,14 +16,13 @@ from watchdog.config import Config, WebSettings
 from watchdog.http_call import PROGRAM, Role
 from watchdog.kinds import GENERATION
 from watchdog.model import CheckProgress, Observation, Severity
-from watchdog.overview.page_data import PageData
 from watchdog.overview.states import badge, icon
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, Reader, Store
 from watchdog.web.access import Access, BoundedRunner, Connections
 from watchdog.web.metrics import Metrics, StateMetrics, probe_exposition
-from watchdog.web.page import page
+from watchdog.web.page import PageData, page
 
 log = structlog.get_logger("web")
 
