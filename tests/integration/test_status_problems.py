@@ -13,14 +13,13 @@ from tests.support.alerting_path import KEY, Station, configuration, observed, p
 from watchdog.cli import main
 from watchdog.config import ProbeSettings
 from watchdog.model import Nature, Verdict
-from watchdog.overview.page_data import PageData
 from watchdog.overview.states import state_of
 from watchdog.overview.statistics import Length
 from watchdog.overview.status import Status
 from watchdog.policy import DOWN_S
 from watchdog.store import Reader
 from watchdog.store.files import lock_holder
-from watchdog.web.page import page
+from watchdog.web.page import PageData, page
 
 NOW = 1_795_000_000.0
 
