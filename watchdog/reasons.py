@@ -17,7 +17,7 @@ from watchdog.model import Severity, Verdict
 class Row:
     """What one reason means.
 
-    `words` is a phrase for a sentence, `short` the same in fewer (empty: none), `advice` what to do next, `runbook` what
+    `words` is a phrase for a sentence, `short` the same in fewer (empty: none), `advice` what to do, `runbook` what
     it means at length, `look_at` where that sends its reader (empty: the advice). `alive` is what a reply without text
     proves: False = no token came, None = undecided. `fact` names the diagnosis's fact (`diagnosis.facts`).
     """
@@ -168,23 +168,20 @@ class ServerReason(_Reason):
         runbook="The HTTP side says that its engine is gone. It does not recover by itself.",
         words="the engine behind the server has died",
         advice="Restart the server; its log names the cause.",
-        alive=False, fact="engine_dead", busy_if_engine_moves=True,
-        confirm=True,
+        alive=False, fact="engine_dead", busy_if_engine_moves=True, confirm=True,
     )
     SERVER_ERROR = "server_error", Row(
         runbook="The server answers with an error of its own (HTTP 5xx).",
         words="the server answers with an error",
         advice="Look at the server's log.", look_only=True,
-        alive=False, fact="error_answer",
-        confirm=True, must_last=True,
+        alive=False, fact="error_answer", confirm=True, must_last=True,
     )
     UPSTREAM_DOWN = "upstream_down", Row(
         runbook="Something answers at the address, and what generates behind it does not: a proxy, or the server's own "
         "front end.",
         words="the address answers, the server behind it does not",
         advice="Look at the server behind the address.", look_only=True,
-        alive=False, fact="upstream_down",
-        confirm=True, must_last=True,
+        alive=False, fact="upstream_down", confirm=True, must_last=True,
     )
     GATEWAY_TIMEOUT = "gateway_timeout", Row(
         runbook="What answers at the address gave up waiting for the server behind it.",
@@ -202,15 +199,13 @@ class ServerReason(_Reason):
         runbook="The machine is up, and nothing listens on the port: the server crashed, or is starting.",
         words="connection refused: the server is not running, or still starting", short="connection refused",
         advice="Check whether the server runs and on which port it listens.", look_only=True,
-        alive=False, fact="refused",
-        confirm=True, must_last=True,
+        alive=False, fact="refused", confirm=True, must_last=True,
     )
     UNREACHABLE = "unreachable", Row(
         runbook="The machine does not answer on the network: off, locked up, or unplugged.",
         words="the machine cannot be reached",
         advice="Check whether the machine is up and on the network.", look_only=True,
-        fact="unreachable", own_network=True,
-        confirm=True, must_last=True,
+        fact="unreachable", own_network=True, confirm=True, must_last=True,
     )
     DNS = "dns", Row(
         runbook="The name in `base_url` does not resolve.",
@@ -228,8 +223,7 @@ class ServerReason(_Reason):
         runbook="The connection was cut before any reply.",
         words="the connection was closed before any reply",
         advice="Look at the server's log; a proxy in between may have closed it.", look_only=True,
-        fact="broken_off",
-        confirm=True, must_last=True,
+        fact="broken_off", confirm=True, must_last=True,
     )
     LOCAL = "local", Row(
         runbook="This machine is out of file descriptors, ports or memory: nothing can be said about the server.",
@@ -400,6 +394,12 @@ class HostReason(_Reason):
     SILENT_STREAM = "silent_stream", Row(
         runbook="The live stream is open and does not bring what the scan finds.",
         look_at="`systemctl restart systemd-journald`.",
+        severity=Severity.WARN,
+    )
+    FLOOD = "flood", Row(
+        runbook="Its live stream brings far more than kernel lines make: a storm of them, or something else writes "
+        "there. It rests for a minute at a time, so that no other check is late; the scans read on.",
+        look_at="`journalctl -k -f` there; what its login prints.",
         severity=Severity.WARN,
     )
     LOCAL = "local", Row(

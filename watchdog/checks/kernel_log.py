@@ -74,7 +74,7 @@ class KernelLogCheck:
         took = self._clock.monotonic() - started
         conditions = []
         stream = self._log.stream
-        if found.visible and stream.wanted and (stream.open or stream.trouble is not None):
+        if found.visible and stream.wanted and (stream.open or stream.trouble or stream.flood):
             conditions.append(await self._judge_stream(found, now))
         try:
             self._log.settle(self._clock.wall())
@@ -132,12 +132,13 @@ class KernelLogCheck:
         stream = self._log.stream
         if stream.open and (found.last_us > stream.last_us or (stream.brings_logins and not _brought(stream, found))):
             await self._clock.sleep(STREAM_GRACE_S)
-        trouble, missing = stream.trouble or found.stale, ""
+        trouble, missing = stream.flood or stream.trouble or found.stale, ""
         if stream.open and (found.skipped or found.last_us > stream.last_us):
             missing = f"the scan found {found.lines} lines that it did not deliver"
         elif stream.open and stream.brings_logins and not _brought(stream, found):
             missing = "it did not deliver the record of this scan's own login"
         stream.brings_logins = stream.open and _brought(stream, found)
+        stream.flood = None  # told once a scan; meanwhile the stream may have begun anew
         if missing and trouble is None:
             trouble = HostError(
                 HostReason.SILENT_STREAM,

@@ -203,8 +203,8 @@ class Stream:
     """The live stream as the scan sees it. `last_us`: when journald received the newest record it brought.
 
     `login_us`: when it received the newest of our logins that the stream brought. `brings_logins`: a scan's own login
-    was seen to come over it, so one that does not come is a fault. `restart` asks it to catch up by pages and
-    start over.
+    was seen to come over it, so one that does not come is a fault. `flood`: it cost too much since the last scan.
+    `restart` asks it to catch up by pages and start over.
     """
 
     wanted: bool = False
@@ -213,6 +213,7 @@ class Stream:
     login_us: int = -1
     brings_logins: bool = False
     trouble: HostError | None = None
+    flood: HostError | None = None
     restart: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -32,6 +32,7 @@ GOOD_AFTER_S = 30.0
 CATCH_UP_S = 600.0
 BATCH_S = 0.05
 """Lines of one record come within this time and are classified together."""
+FLOOD_REST_S = 60.0
 
 logger = structlog.get_logger("follow")
 
@@ -50,7 +51,9 @@ async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, cl
         log.stream.open = False
         log.stream.trouble = trouble
         await _commit_news(log, clock, commit)
-        if clock.monotonic() - started >= GOOD_AFTER_S:
+        if trouble.reason is HostReason.FLOOD:
+            log.stream.flood, wait_s = trouble, FLOOD_REST_S
+        elif clock.monotonic() - started >= GOOD_AFTER_S:
             wait_s = FIRST_WAIT_S
         logger.info("stream_ended", host=host.name, reason=trouble.reason.value, again_in_s=round(wait_s, 1))
         await clock.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - spreads reconnects, protects nothing
@@ -72,8 +75,12 @@ async def _commit_news(log: HostLog, clock: Clock, commit: Commit) -> None:
 async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) -> None:
     """Catch up by pages and take live lines, again and again on one connection, until the stream ends."""
 
+    allowance = Allowance(clock.monotonic)
+    session.count(allowance.spend)
+
     async def commit_page() -> None:
         await _commit_news(log, clock, commit)
+        await clock.sleep(min(allowance.rest_s, log.host.kernel_log.timeout_s / 2))
 
     again = True
     while again:
@@ -85,7 +92,7 @@ async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) 
         if not found.visible:
             raise _nothing_to_follow_error(log.host, hello)
         session.without_deadline()
-        again = await _live(session, log, hello.boot, clock, commit)
+        again = await _live(session, log, hello.boot, clock, commit, allowance)
 
 
 def _nothing_to_follow_error(host: HostSettings, hello: Hello) -> HostError:
@@ -94,8 +101,11 @@ def _nothing_to_follow_error(host: HostSettings, hello: Hello) -> HostError:
     return HostError(HostReason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
 
 
-async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit: Commit) -> bool:
-    """Take live lines until the stream ends (False), or until it has to catch up by pages (True)."""
+async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit: Commit, allowance: Allowance) -> bool:
+    """Take live lines until the stream ends (False), or until it has to catch up by pages (True).
+
+    Raises HostError when it costs more than `allowance`.
+    """
     news, stream = asyncio.Event(), log.stream
     lines = _Lines(log, clock, news)
     stream.restart.clear()
@@ -107,17 +117,69 @@ async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit:
         asking,
         asyncio.create_task(_commit_as_they_come(log, clock, news, commit)),
         asyncio.create_task(stream.restart.wait()),
+        asyncio.create_task(allowance.used_up.wait()),
     ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
+        if allowance.used_up.is_set():
+            raise _flood_error()
         return asking not in done
     finally:
         stream.open = False
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _flood_error() -> HostError:
+    return HostError(
+        HostReason.FLOOD,
+        f"it brought more than it may cost here, and rests for {FLOOD_REST_S:.0f} s",
+        "The scans read on. See what floods its log: `journalctl -k -f` there.",
+    )
+
+
+class Allowance:
+    """What one live stream may cost: so much at once, and given back at so much a second.
+
+    10,000 kernel lines are 5 MB and took half a second where this was measured; a machine in trouble prints some
+    hundred a second.
+    """
+
+    BYTES, BYTES_A_S = 64 << 20, 512 << 10
+    CPU_S, CPU_SHARE = 6.0, 0.15
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """`monotonic` gives the seconds that give back what was used."""
+        self._monotonic = monotonic
+        self._since = monotonic()
+        self._bytes = self._cpu_s = 0.0
+        self.used_up = asyncio.Event()
+
+    def spend(self, count: int, cpu_s: float) -> None:
+        """Note that `count` bytes came, and took `cpu_s` seconds of this thread."""
+        self._give_back()
+        self._bytes += count
+        self._cpu_s += cpu_s
+        if self._bytes > self.BYTES or self._cpu_s > self.CPU_S:
+            self.used_up.set()
+
+    def _give_back(self) -> None:
+        now = self._monotonic()
+        past_s, self._since = now - self._since, now
+        self._bytes = max(0.0, self._bytes - past_s * self.BYTES_A_S)
+        self._cpu_s = max(0.0, self._cpu_s - past_s * self.CPU_SHARE)
+        if self._bytes <= self.BYTES / 2 and self._cpu_s <= self.CPU_S / 2:
+            self.used_up.clear()
+
+    @property
+    def rest_s(self) -> float:
+        """After so many seconds half of it is free again: what reading old pages waits for, so as to be no flood."""
+        self._give_back()
+        over_bytes, over_cpu_s = self._bytes - self.BYTES / 2, self._cpu_s - self.CPU_S / 2
+        return max(0.0, over_bytes / self.BYTES_A_S, over_cpu_s / self.CPU_SHARE)
 
 
 async def _commit_as_they_come(log: HostLog, clock: Clock, news: asyncio.Event, commit: Commit) -> None:

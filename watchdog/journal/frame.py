@@ -40,21 +40,25 @@ class Transcript:
     trailer: Trailer | None = None
     noise: bytes = b""
     overlong: int = 0
-    _rest: bytes = field(default=b"", repr=False)
+    _rest: bytearray = field(default_factory=bytearray, repr=False)
     _skipping: bool = field(default=False, repr=False)
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; return the data lines they complete, without their newline."""
-        *complete, rest = (self._rest + chunk).split(b"\n")
-        if complete and self._skipping:
-            complete, self._skipping = complete[1:], False
-        if self._skipping:
-            rest = b""
-        elif len(rest) > LONGEST_LINE_BYTES:
-            self.overlong += 1
-            self._skipping, rest = True, b""
-        self._rest = rest
-        return [line for line in complete if self._is_data(line)]
+        *complete, rest = chunk.split(b"\n")
+        if complete:
+            if self._skipping:
+                complete, self._skipping = complete[1:], False
+            else:
+                complete[0] = bytes(self._rest) + complete[0]
+            self._rest.clear()
+        if not self._skipping:
+            self._rest += rest  # in place: a line may come in very small pieces
+            if len(self._rest) > LONGEST_LINE_BYTES:
+                self.overlong += 1
+                self._skipping = True
+                self._rest.clear()
+        return [line for line in complete if line and self._is_data(line)]
 
     def _is_data(self, line: bytes) -> bool:
         """Move through the frame; true for a data line."""

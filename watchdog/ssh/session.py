@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 ANSWER_LIMIT_BYTES = 64 << 20
 STDERR_LIMIT_BYTES = 4096
-CHUNK_BYTES = 65536
+CHUNK_BYTES = 16384
 CLOSE_S = 2.0
 LAST_SESSION_S = 0.3
 REQUEST_CHARACTERS = 400
@@ -37,6 +38,10 @@ class Answer:
 
     exit_status: int | None
     stderr: str
+
+
+Spend = Callable[[int, float], None]
+"""Told of what came: bytes from the network, and the CPU seconds that they took here."""
 
 
 class Session:
@@ -56,6 +61,7 @@ class Session:
         self._progress = progress
         self._timer = timer
         self._served = False
+        self._spend: Spend | None = None
 
     @property
     def user(self) -> str:
@@ -65,6 +71,17 @@ class Session:
     def proceed(self) -> None:
         """Restart the deadline: a whole page has come, so the host is alive and there is progress."""
         self._timer.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
+
+    def count(self, spend: Spend) -> None:
+        """From now on tell `spend` of everything that comes over the connection, also what SSH itself swallows."""
+        received, self._spend = self._connection.data_received, spend
+
+        def counted(data: bytes, datatype: int | None = None) -> None:
+            began = time.thread_time()
+            received(data, datatype)
+            spend(len(data), time.thread_time() - began)
+
+        self._connection.data_received = counted  # type: ignore[method-assign]  # asyncssh has no hook for it
 
     def without_deadline(self) -> None:
         """From now on only the keepalive ends this session: for a live stream.
@@ -147,7 +164,11 @@ class Session:
                     f"{endpoint(self._host)} sent more than {limit_bytes >> 20} MiB for one answer",
                     "This is not a kernel log. Log in by hand and see what the login prints.",
                 )
+            began = time.thread_time()
             take(chunk)
+            if self._spend is not None:
+                self._spend(0, time.thread_time() - began)
+            await asyncio.sleep(0)  # reading what has come already waits for nothing; others have their turn
 
 
 async def _first_bytes(stream: asyncssh.SSHReader[bytes]) -> bytes:
