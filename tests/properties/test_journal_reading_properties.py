@@ -85,7 +85,7 @@ class Watchdog:
         if boot is None or boot != self.journal.boots[-1]:
             return
         for record in self.journal.page(boot, self.reading.cursor(boot), lines):
-            self.take(self.reading.live(record))
+            self.take(self.reading.live(record, 0.0))
         if killed:
             self.crash()
         else:

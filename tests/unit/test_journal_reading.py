@@ -12,6 +12,8 @@ from watchdog.journal.boot import FILLING, GAPS_LIMIT, UNTOUCHED, BootReading, P
 from watchdog.journal.reading import HostReading
 from watchdog.journal.records import Record, RingRecord
 
+NOW = 1_795_000_000.0
+
 
 def started(lines: int = 3) -> tuple[InMemoryJournal, HostReading]:
     journal = InMemoryJournal()
@@ -149,7 +151,7 @@ def test_lost_lines_are_told_once_even_if_stream_and_scan_both_see_it() -> None:
     journal, reading = started()
     journal.miss(42)
     record = journal.records[-1]
-    assert [loss.count for loss in reading.live(record).losses] == [42]
+    assert [loss.count for loss in reading.live(record, NOW).losses] == [42]
     (page,) = scan(journal, reading)
     assert page.losses == ()
 
@@ -187,6 +189,48 @@ def test_a_hosts_wrong_clock_is_translated_to_ours() -> None:
     boot = journal.boots[-1]
     (line,) = reading.page(boot, "-", journal.page(boot, "-", 9), more=False).lines
     assert line.at == ours - 9.999
+
+
+@pytest.mark.parametrize("stepped_s", [3600, -3600, 250, -250])
+def test_a_stepped_wall_clock_of_the_host_moves_no_line(stepped_s: int) -> None:
+    """Neither "in an hour" nor an hour ago: the kernel's own stamp says when a line was printed."""
+    journal, reading = started()
+    ours = journal.hello.now
+    journal.wall_us += stepped_s * 1_000_000
+    journal.stamp_us += 40_000_000
+    journal.print(1)
+    journal.stamp_us += 20_000_000
+    boot = journal.boots[-1]
+    reading.begin(journal.hello, ours + 60.001)
+    asked = reading.cursor(boot)
+    (line,) = reading.page(boot, asked, journal.page(boot, asked, 9), more=False).lines
+    assert line.at == pytest.approx(ours + 40.001, abs=0.01)
+
+
+def test_a_live_line_is_dated_by_when_it_came() -> None:
+    journal, reading = started()
+    journal.wall_us += 3_600_000_000
+    journal.print(1)
+    (line,) = reading.live(journal.records[-1], NOW + 5.25).lines
+    assert line.at == NOW + 5.25
+
+
+def test_lines_of_an_ended_boot_are_dated_by_when_that_boot_began_on_our_clock() -> None:
+    journal, reading = started()
+    journal.stamp_us += 100_000_000
+    ours = journal.hello.now + 77
+    reading.begin(journal.hello, ours)
+    journal.print(1)
+    reading = HostReading.from_json(json.loads(json.dumps(reading.to_json())))
+    journal.boot(clock_back_s=86400)
+    ended = reading.begin(journal.hello, ours + 60)[0]
+    asked = reading.cursor(ended)
+    (line,) = reading.page(ended, asked, journal.page(ended, asked, 9), more=False).lines
+    assert line.at == pytest.approx(ours + 0.001, abs=0.01)
+    boot = journal.boots[-1]
+    reading.page(boot, "-", journal.page(boot, "-", 9), more=False)
+    (end,) = reading.boot_ends
+    assert end.restarted_at == ours + 60 - journal.hello.uptime_s
 
 
 def test_three_equal_lines_in_one_microsecond_are_one() -> None:
@@ -294,7 +338,7 @@ def test_the_last_words_of_a_dying_machine_that_only_the_stream_brought_are_kept
     journal, reading = started()
     journal.print(1)
     lost_on_disk: Record = journal.records.pop()
-    assert len(reading.live(lost_on_disk).lines) == 1
+    assert len(reading.live(lost_on_disk, NOW).lines) == 1
     journal.boot()
     scan(journal, reading)
     assert reading.boot_ends[0].tail[-1][1] == "line 4"

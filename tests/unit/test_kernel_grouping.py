@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.kernlog.correlation import MAX_DEVICES, NEARBY_LINES, PcieFollowUps
+from watchdog.kernlog.correlation import MAX_DEVICES, NEARBY_LINES, PciBridges, PcieFollowUps
 from watchdog.kernlog.grouping import MAX_LINES_SHOWN, observations
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Matcher
@@ -73,7 +73,7 @@ def test_one_record_becomes_one_occurrence_naming_host_device_and_lines() -> Non
 def test_a_completion_timeout_belongs_to_the_record_of_its_device_and_is_named_in_its_words() -> None:
     found = fold(line(FATAL), line(STATUS), line(CMPLT), line(RECOVERED, at=NOW + 3))
     (fatal,) = found.values()
-    assert fatal.statement == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery tried"
+    assert fatal.statement == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery successful"
     assert (fatal.count, len(fatal.evidence)) == (1, 4)
 
 
@@ -96,6 +96,72 @@ def test_what_follows_a_record_folds_into_it_though_it_comes_with_the_next_batch
     assert one.key == "kernel_log/worker/pcie.aer.fatal/0000:00:00.0"
     assert one.statement == "worker: Fatal PCIe error (0000:00:00.0), completion timeout, recovery failed"
     assert one.severity is Severity.PAGE
+
+
+PORT, NIC = "pcieport 0000:00:01.0", "mlx5_core 0000:01:00.0"
+REPORTED = f"{PORT}: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0"
+LOST = f"{NIC}: AER: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Inaccessible, (Unregistered Agent ID)"
+BRIDGE = "pci 0000:00:01.0: PCI bridge to [bus 01-02]"
+CONTAINED = f"{PORT}: DPC: containment event, status:0x1f01 source:0x0100"
+OF_THE_NIC = "kernel_log/worker/pcie.aer.fatal/0000:01:00.0"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("AER: device recovery failed", "recovery failed"),
+        ("AER: device recovery successful", "recovery successful"),
+        ("AER: Root Port link has been reset (0)", "recovery tried"),
+    ],
+)
+@pytest.mark.parametrize("before", [(REPORTED,), (REPORTED, LOST), (BRIDGE, LOST)], ids=len)
+def test_a_port_that_recovers_speaks_for_the_device_below_it(before: tuple[str, ...], said: str, words: str) -> None:
+    """By the port that reported the error, or by the buses behind it; in one batch, and line by line."""
+    ends = line(f"{PORT}: {said}", at=NOW + 4)
+    (one,) = fold(*map(line, before), ends).values()
+    assert (one.key, one.count > 0) == (OF_THE_NIC, True)
+    assert one.summary.endswith(f", {words}")
+    memory: Json = None
+    for text in before:
+        _, memory = observations("worker", [line(text)], MATCHER, NOW, memory)
+        memory = json.loads(json.dumps(memory))
+    (later,) = fold(ends, memory=memory).values()
+    assert later.key == OF_THE_NIC
+    assert later.summary.endswith(f", {words}")
+
+
+def test_a_recovery_of_another_port_or_much_later_stands_for_itself() -> None:
+    other = line("pcieport 0000:00:02.0: AER: device recovery failed", at=NOW + 2)
+    late = line(f"{PORT}: AER: device recovery failed", at=NOW + 60)
+    assert len(fold(line(BRIDGE), line(REPORTED), line(LOST), other)) == 2
+    assert len(fold(line(BRIDGE), line(REPORTED), line(LOST), late)) == 2
+    elsewhere = line("pcieport 0002:00:01.0: AER: device recovery failed", at=NOW + 2)
+    assert len(fold(line(BRIDGE), line(LOST), elsewhere)) == 2, "the same bus of another domain"
+
+
+@pytest.mark.parametrize(
+    "first", [CONTAINED, f"{PORT}: DPC: containment event, status:0x000d, ERR_FATAL received from 0000:01:00.0"]
+)
+def test_a_containment_and_the_record_of_what_lies_behind_it_are_one(first: str) -> None:
+    (one,) = fold(line(BRIDGE), line(first), line(LOST, at=NOW + 0.1)).values()
+    assert one.key == "kernel_log/worker/pcie.dpc/0000:00:01.0"
+    (other,) = fold(line(BRIDGE), line(LOST), line(first, at=NOW + 0.1)).values()
+    assert other.key == OF_THE_NIC
+    assert other.summary.endswith("cut off by its port")
+
+
+def test_two_devices_that_fail_in_the_same_second_are_two() -> None:
+    second = LOST.replace("0000:01:00.0", "0002:01:00.0")
+    assert len(fold(line(BRIDGE), line(LOST), line(second))) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_names_of_ports_and_devices_are_survived(port: str, device: str) -> None:
+    bridges = PciBridges({port: [0, 255]})
+    bridges.note(f"pci {port}: PCI bridge to [bus {device}]")
+    assert bridges.is_above(port, device) in {True, False}
+    assert PciBridges({port: [device], device: "x"}).to_json() == {}
 
 
 def test_repeats_fold_into_one_occurrence_with_count_first_and_last() -> None:

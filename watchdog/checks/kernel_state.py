@@ -121,7 +121,7 @@ def lost_lines(host: HostSettings, loss: Loss, now: float) -> Observation:
 
 
 def reboot(host: HostSettings, ending: BootEnd, crash: Sequence[str], now: float) -> Observation:
-    """The occurrence `host.rebooted`: that it restarted, and how the boot before ended."""
+    """The occurrence `host.rebooted`, dated by the begin of the new boot: that it restarted, how the old one ended."""
     kept = any(line.startswith("file=") for line in crash)
     if ending.clean:
         how = ", after a clean shutdown"
@@ -133,7 +133,8 @@ def reboot(host: HostSettings, ending: BootEnd, crash: Sequence[str], now: float
         how = ", and how the previous boot ended is unknown (no journal of it is kept)"
     else:
         how = ", without a shutdown: its log stops mid-line, as after a hard lockup, a panic or a power cut"
-    evidence = [Evidence(at, host.name, f"last kernel line: {text}") for at, text in ending.tail]
+    source = f"{host.name} kernel"  # shown as they are: two of them may differ in a device's address alone
+    evidence = [Evidence(at, source, f"last lines: {text}") for at, text in ending.tail]
     evidence += [Evidence(None, host.name, text) for text in ending.firmware]
     if kept and not ending.clean:
         evidence += [Evidence(None, f"{host.name} pstore", line) for line in crash[-EVIDENCE_LIMIT:]]
@@ -145,7 +146,7 @@ def reboot(host: HostSettings, ending: BootEnd, crash: Sequence[str], now: float
         summary="restarted",
         subject=host.name,
         detail=how,
-        at=now,
+        at=now if ending.restarted_at is None else min(now, ending.restarted_at),
         nature=Nature.OCCURRENCE,
         evidence=tuple(evidence),
         labels={"host": host.name, "kind": REBOOTED.name, "device": "-"},
@@ -183,7 +184,6 @@ def _joined(old: Observation, new: Observation) -> Observation:
     )
 
 
-FUTURE_S = 300.0
 FAILURES_BEFORE_SKIP = 3
 WAITING_LIMIT = 5000
 """Lines held at most before they are classified: a scan of one page is folded in one piece."""
@@ -260,10 +260,8 @@ class HostLog:
 
     def take(self, page: Page, now: float) -> int:
         """Take a page's lines; returns how many there were. They are classified together, in `settle`."""
-        # A host may lie about its time: no line is from the future, and one that is would wait there for its turn.
-        self._waiting += [
-            line if line.at is None or line.at <= now + FUTURE_S else replace(line, at=now) for line in page.lines
-        ]
+        # A host may lie about its uptime: no line is from the future.
+        self._waiting += [line if line.at is None or line.at <= now else replace(line, at=now) for line in page.lines]
         lost = tuple(lost_lines(self.host, loss, now) for loss in page.losses)
         if lost:
             self._pending = merge_occurrences((*self._pending, *lost))

@@ -210,7 +210,7 @@ class _Lines:
         if not stream.open:
             stream.open, stream.trouble = True, None
         stream.last_us = max(stream.last_us, record.received_us)
-        page = self._log.reading.live(record)
+        page = self._log.reading.live(record, self._clock.wall())
         if page.lines or page.losses:
             self._log.take(page, self._clock.wall())
             self._news.set()

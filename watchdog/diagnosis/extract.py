@@ -127,7 +127,7 @@ def _kernel(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     since = given.incident.since
     # The first miss is dated by the start of its probe: a line within the probe came before the miss was known.
     probe_s = given.newest.duration_s if given.newest is not None else 0.0
-    restarts = [one.opened_at for one in host.occurrences if one.reason == REBOOTED.name and one.opened_at <= since]
+    restarts = [one.since for one in host.occurrences if one.reason == REBOOTED.name and one.since <= since]
     boot_at = max(restarts, default=0.0)
     cited = [(_nearest(one, since + probe_s), one) for one in host.occurrences]
 
@@ -173,7 +173,7 @@ def _reboot(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
         words = f"{host.name} restarted {_beside(vitals.at - uptime_s, since, 0.0)}"
         found[Fact.REBOOTED] = Basis(words, vitals_evidence(host))
     for one in host.occurrences:
-        if one.reason == REBOOTED.name and one.opened_at > well:
+        if one.reason == REBOOTED.name and one.since > well:
             found[Fact.REBOOT_NOTIFIED] = Basis(one.detail, one.evidence[-1:])
             found.setdefault(Fact.REBOOTED, Basis(f"{host.name} restarted", ()))
     return found

@@ -45,7 +45,8 @@ class BootReading:
     `gaps` are stretches of stamps nobody has read: first, last, and whether the lines now read come in order from
     before its first stamp and so fill it. `held` are identities that left `seen` while lines around them may come yet.
     `last_us` is the stamp of the last proven line, -1 where the line read next does not follow on it.
-    `ended` is the last word on the boot's end: "", "shutdown" or "stopped".
+    `ended` is the last word on the boot's end: "", "shutdown" or "stopped". `began_at` is when the boot began, by our
+    clock in Unix seconds, as its last greeting had it; None without a greeting.
     """
 
     cursor: str | None = None
@@ -57,6 +58,7 @@ class BootReading:
     ended: str = ""
     finished: bool = False
     skew_s: float = 0.0
+    began_at: float | None = None
     seen: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     live: dict[str, int] = field(default_factory=dict)
@@ -246,7 +248,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class BootEnd:
-    """How a boot ended. `clean`: it announced its shutdown. `gone`: its end cannot be read any more."""
+    """How a boot ended. `clean`: it announced its shutdown. `gone`: its end cannot be read any more.
+    `restarted_at`: when the next one began, by our clock in Unix seconds; None if we never met that one.
+    """
 
     boot: str
     next_boot: str
@@ -254,3 +258,4 @@ class BootEnd:
     gone: bool
     tail: tuple[tuple[float, str], ...]
     firmware: tuple[str, ...]
+    restarted_at: float | None = None

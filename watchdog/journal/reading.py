@@ -23,7 +23,6 @@ from watchdog.model import Json
 
 HISTORY_AFTER_S = 3600.0
 """Lines older than this at first contact are history (design §5.2)."""
-CLOCKS_AGREE_S = 300.0
 BEGINNING_US = 5_000_000
 """Every kernel prints its first line at 0."""
 NEIGHBOURS = 20
@@ -43,7 +42,6 @@ class HostReading:
     known: list[str] = field(default_factory=list)
     contact: dict[str, Json] = field(default_factory=dict)
     _hello: Hello | None = field(default=None, repr=False)
-    _now: float = field(default=0.0, repr=False)
 
     def begin(self, hello: Hello, now: float) -> tuple[str, ...]:
         """The boots to read, in order: the ended ones first. `now` is our wall clock when `hello` came.
@@ -59,8 +57,9 @@ class HostReading:
             if hello.boot[:_ID_LENGTH] in self.known:
                 return ()
             self._note_restart(hello)
-        self._hello, self._now = hello, now
+        self._hello = hello
         self.boots[self.current].skew_s = now - hello.now
+        self.boots[self.current].began_at = now - hello.uptime_s
         return (*(boot for boot in self.ended if not self.boots[boot].finished), self.current)
 
     def _note_restart(self, hello: Hello) -> None:
@@ -142,10 +141,10 @@ class HostReading:
             return
         at.kernel_lines += record.kind is RecordKind.KERNEL
         if new:
-            lines.append(self._line(boot, at, record))
+            lines.append(self._line(boot, at, record, self._printed_at(at, record)))
 
-    def live(self, record: Record) -> Page:
-        """Take one record of the live stream of the current boot."""
+    def live(self, record: Record, now: float) -> Page:
+        """Take one record of the live stream of the current boot, which came at `now` by our clock."""
         boot = record.boot
         at = self.boots.get(boot)
         if at is None or boot != self.current or record.kind in _UNREAD_LIVE:
@@ -155,7 +154,7 @@ class HostReading:
         if record.kind is RecordKind.MISSED:
             return Page(losses=(Loss(boot, record.lost or None, record.message or ""),), visible=1)
         unreadable = int(record.message is None)
-        return Page((self._line(boot, at, record),), visible=1, unreadable=unreadable)
+        return Page((self._line(boot, at, record, now),), visible=1, unreadable=unreadable)
 
     @property
     def live_is_full(self) -> bool:
@@ -179,9 +178,8 @@ class HostReading:
             if at.take(entry.stamp_us, entry.message, live=False):
                 at.kernel_lines += 1
                 kind = RecordKind.KERNEL if entry.from_kernel else RecordKind.USERSPACE
-                wall_us = int((self._now - at.skew_s - self._uptime + entry.stamp_us / 1e6) * 1e6)
-                record = Record(kind, "", boot, entry.message, entry.stamp_us, entry.stamp_us, wall_us)
-                lines.append(self._line(boot, at, record))
+                record = Record(kind, "", boot, entry.message, entry.stamp_us, entry.stamp_us, 0)
+                lines.append(self._line(boot, at, record, self._printed_at(at, record)))
         return Page(tuple(lines), tuple(losses), visible=len(records))
 
     def give_up(self, boot: str) -> None:
@@ -206,6 +204,7 @@ class HostReading:
             gone=self._hello is not None and boot not in self._hello.boots,
             tail=tuple((float(when), str(text)) for when, text in at.tail),
             firmware=tuple(then.firmware),
+            restarted_at=then.began_at,
         )
 
     def forget_ended(self) -> None:
@@ -214,21 +213,16 @@ class HostReading:
             self.boots.pop(boot, None)
         self.ended = []
 
-    @property
-    def _uptime(self) -> float:
-        return self._hello.uptime_s if self._hello is not None else 0.0
+    def _printed_at(self, at: BootReading, record: Record) -> float:
+        """When the line was printed, by our clock in Unix seconds: by the kernel's own stamp, whose boot we have met.
 
-    def _printed_at(self, boot: str, at: BootReading, record: Record) -> float:
-        """When the line was printed, by our clock in Unix seconds."""
-        if self._hello is None or boot != self.current:
-            return record.wall_at + at.skew_s
-        by_wall, by_stamp = self._ages(record.wall_at, record.stamp_us / 1e6)
-        return self._now - (by_wall if abs(by_wall - by_stamp) <= CLOCKS_AGREE_S else min(by_wall, by_stamp))
-
-    def _ages(self, wall_at: float, stamp_s: float) -> tuple[float, float]:
-        """The age at the greeting by the host's wall clock, which may have been set since, and by its uptime."""
-        assert self._hello is not None  # noqa: S101 - callers know the greeting
-        return self._hello.now - wall_at, self._hello.uptime_s - stamp_s
+        The host's wall clock may be wrong or set at any time. It places only boots that came and went unmet.
+        """
+        if at.began_at is not None:
+            return at.began_at + record.stamp_us / 1e6
+        now = self.boots[self.current or ""]
+        wall_at = record.wall_at + now.skew_s
+        return wall_at if now.began_at is None else min(wall_at, now.began_at)
 
     def _is_history(self, boot: str, record: Record) -> bool:
         """Whether the line was old already when we first met this host. The younger of two ages counts."""
@@ -238,8 +232,8 @@ class HostReading:
         by_stamp = float(self.contact["uptime"]) - record.stamp_us / 1e6
         return min(by_wall, by_stamp) > HISTORY_AFTER_S
 
-    def _line(self, boot: str, at: BootReading, record: Record) -> KernelLine:
-        printed_at, from_kernel = self._printed_at(boot, at, record), record.kind is RecordKind.KERNEL
+    def _line(self, boot: str, at: BootReading, record: Record, printed_at: float) -> KernelLine:
+        from_kernel = record.kind is RecordKind.KERNEL
         if from_kernel:
             at.note_tail(printed_at, record.message or "")
         return KernelLine(

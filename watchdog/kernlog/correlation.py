@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from watchdog.kernlog.devices import find_device
 from watchdog.kernlog.matcher import Finding
-from watchdog.kernlog.rules import Burst
+from watchdog.kernlog.rules import Burst, Subject
 from watchdog.model import Json, Severity
 
 RECORD_LINES = 40
@@ -74,7 +75,45 @@ def smmu_client(message: str) -> str:
     return match[1] if match else ""
 
 
+_BRIDGE = re.compile(
+    r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): PCI bridge to \[bus ([0-9a-f]{2})(?:-([0-9a-f]{2}))?\]"
+)
+MAX_BRIDGES = 256
+
+
+class PciBridges:
+    """Which buses lie behind which port, as the kernel prints it at boot. Kept as JSON: `{port: [first, last]}`."""
+
+    def __init__(self, stored: Json = None) -> None:
+        """Go on from what `to_json` returned before; anything unreadable counts as nothing."""
+        self._buses: dict[str, tuple[int, int]] = {}
+        for port, row in stored.items() if isinstance(stored, Mapping) else ():
+            match row:
+                case [int(first), int(last)] if len(self._buses) < MAX_BRIDGES:
+                    self._buses[str(port)] = (first, last)
+
+    def note(self, message: str) -> None:
+        """Take in any line; only those that tell of a bridge matter."""
+        match = _BRIDGE.search(message) if "PCI bridge to [bus" in message else None
+        if match is not None and (match[1] in self._buses or len(self._buses) < MAX_BRIDGES):
+            self._buses[match[1]] = (int(match[2], 16), int(match[3] or match[2], 16))
+
+    def is_above(self, port: str, device: str) -> bool:
+        """Whether `device` lies behind `port`; False where that is not known."""
+        buses, (domain, _, rest) = self._buses.get(port), device.partition(":")
+        try:
+            bus = int(rest.partition(":")[0], 16)
+            return buses is not None and port.startswith(f"{domain}:") and buses[0] <= bus <= buses[1]
+        except ValueError:
+            return False
+
+    def to_json(self) -> Json:
+        """What the next batch needs, as JSON."""
+        return {port: list(buses) for port, buses in self._buses.items()}
+
+
 PCIE_RECORDS = frozenset({"pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc"})
+DPC = "pcie.dpc"
 PCIE_FOLLOW_UPS = frozenset({"pcie.cmplt_to", "pcie.aer.recovery"})
 FOLLOW_UP_S = 10.0
 """Recovery of a device waits up to some seconds for its link."""
@@ -82,45 +121,86 @@ MAX_RECORDS = 32
 _WORDS = {
     "pcie.cmplt_to": "completion timeout",
     "pcie.aer.recovery.failed": "recovery failed",
+    "pcie.aer.recovered": "recovery successful",
     "pcie.aer.recovery": "recovery tried",
+    "pcie.dpc": "cut off by its port",
 }
 
 
-class PcieFollowUps:
-    """The newest record of each device, kept between batches of lines as JSON: `{device: [kind, at, summary]}`."""
+@dataclass(frozen=True, slots=True)
+class _PcieRecord:
+    """One error record. `other` is the other end that its lines name: the port above, or the device below. Or ""."""
 
-    def __init__(self, stored: Json = None) -> None:
+    kind: str
+    at: float
+    summary: str
+    other: str = ""
+
+
+class PcieFollowUps:
+    """The newest record of each device, kept between batches as JSON: `{device: [kind, at, summary, other]}`.
+
+    One error speaks with several voices: the device that met it, the port above it that reports, contains and recovers.
+    """
+
+    def __init__(self, stored: Json = None, bridges: PciBridges | None = None) -> None:
         """Go on from what `to_json` returned before; anything unreadable counts as nothing."""
-        self._records: dict[str, tuple[str, float, str]] = {}
+        self._bridges = bridges or PciBridges()
+        self._records: dict[str, _PcieRecord] = {}
         for device, row in stored.items() if isinstance(stored, Mapping) else ():
             match row:
-                case [str(kind), float(at), summary] if kind in PCIE_RECORDS:
-                    self._records[str(device)] = (kind, at, str(summary))
+                case [str(kind), float(at), summary] if kind in PCIE_RECORDS:  # as earlier versions kept it
+                    self._records[str(device)] = _PcieRecord(kind, at, str(summary))
+                case [str(kind), float(at), summary, str(other)] if kind in PCIE_RECORDS:
+                    if not other or find_device(other, Subject.PCI) == other:
+                        self._records[str(device)] = _PcieRecord(kind, at, str(summary), other)
 
-    def join(self, finding: Finding, at: float) -> tuple[Finding, str]:
-        """`finding` of a line printed at `at`, with kind and summary of the record it follows, and what it adds.
-
-        The words are "" for everything that stands for itself.
+    def join(self, finding: Finding, at: float, message: str = "") -> tuple[Finding, str]:
+        """`finding` of a line printed at `at`, with kind, device and summary of the record it belongs to, and what it
+        adds. The words are "" for everything that stands for itself.
         """
         device = finding.device
         if device is None:
             return finding, ""
-        if finding.kind in PCIE_RECORDS and not finding.detail:
-            self._records.pop(device, None)
-            self._records[device] = (finding.kind, at, finding.summary)
-            while len(self._records) > MAX_RECORDS:
-                self._records.pop(next(iter(self._records)))
-        if finding.kind not in PCIE_FOLLOW_UPS or device not in self._records:
+        begins = finding.kind in PCIE_RECORDS and not finding.detail
+        found = self._record_of(finding, device, at) if begins or finding.kind in PCIE_FOLLOW_UPS else None
+        if begins and found is None:
+            self._note(finding, device, at, message)
+        if found is None:
             return finding, ""
-        kind, since, summary = self._records[device]
-        if not -1.0 <= at - since <= FOLLOW_UP_S:
-            return finding, ""
+        where, record = found
         words = "" if finding.detail else _WORDS.get(finding.rule) or finding.summary
-        return replace(finding, kind=kind, summary=summary), words
+        return replace(finding, kind=record.kind, summary=record.summary, device=where), words
+
+    def _record_of(self, finding: Finding, device: str, at: float) -> tuple[str, _PcieRecord] | None:
+        """The newest record, and its device, that `finding` belongs to; records join only around a containment."""
+        near = [
+            (where, record)
+            for where, record in self._records.items()
+            if -1.0 <= at - record.at <= FOLLOW_UP_S
+            and self._is_one(where, record, device)
+            and (finding.kind in PCIE_FOLLOW_UPS or (finding.kind == DPC) is not (record.kind == DPC))
+        ]
+        return max(near, key=lambda pair: pair[1].at, default=None)
+
+    def _is_one(self, where: str, record: _PcieRecord, device: str) -> bool:
+        if device in {where, record.other}:
+            return True
+        return self._bridges.is_above(device, where) or (record.kind == DPC and self._bridges.is_above(where, device))
+
+    def _note(self, finding: Finding, device: str, at: float, message: str) -> None:
+        before = self._records.pop(device, None)
+        named = (find_device(message, Subject.PCI), find_device(message, Subject.SOURCE))
+        other = next((one for one in named if one is not None and one != device), "")
+        if not other and before is not None and at - before.at <= FOLLOW_UP_S:
+            other = before.other
+        self._records[device] = _PcieRecord(finding.kind, at, finding.summary, other)
+        while len(self._records) > MAX_RECORDS:
+            self._records.pop(next(iter(self._records)))
 
     def to_json(self) -> Json:
         """What the next batch needs, as JSON."""
-        return {device: list(record) for device, record in self._records.items()}
+        return {device: [one.kind, one.at, one.summary, one.other] for device, one in self._records.items()}
 
 
 BUCKETS = 20

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.kernlog.correlation import Bursts, KnownDevices, PcieFollowUps, RecordJoiner, smmu_client
+from watchdog.kernlog.correlation import Bursts, KnownDevices, PciBridges, PcieFollowUps, RecordJoiner, smmu_client
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.kernlog.matcher import Finding, Matcher
 from watchdog.kinds import KERNEL_LOG
@@ -78,12 +78,16 @@ def observations(
     """
     stored = memory if isinstance(memory, Mapping) else {}
     groups: dict[tuple[str, str], _Group] = {}
-    bursts, follow_ups = Bursts(stored.get("bursts")), PcieFollowUps(stored.get("pcie"))
+    bursts, bridges = Bursts(stored.get("bursts")), PciBridges(stored.get("bridges"))
+    follow_ups = PcieFollowUps(stored.get("pcie"), bridges)
     records, devices = RecordJoiner(), KnownDevices(stored.get("devices"))
     old: list[tuple[KernelLine, Finding]] = []
     suppressed = False
     for number, line in enumerate(lines):
-        finding = None if line.origin is Origin.USERSPACE else matcher.classify(line.message)
+        if line.origin is Origin.USERSPACE:
+            continue
+        bridges.note(line.message)
+        finding = matcher.classify(line.message)
         if finding is None:
             continue
         if finding.kind == SUPPRESSED:
@@ -94,7 +98,7 @@ def observations(
             old.append((line, finding))
             continue
         at = line.at if line.at is not None else now
-        finding, also = follow_ups.join(finding, at)
+        finding, also = follow_ups.join(finding, at, line.message)
         group = _group(groups, finding, devices, now)
         if group is not None:
             severity = bursts.severity(finding, matcher.ruleset.by_id[finding.rule].bursts, at)
@@ -107,6 +111,7 @@ def observations(
     return tuple(found), {
         "bursts": bursts.to_json(),
         "pcie": follow_ups.to_json(),
+        "bridges": bridges.to_json(),
         "devices": devices.to_json(),
     }
 

@@ -180,10 +180,12 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
     """What is wrong, for how long, how often it was seen, and when it last was well."""
     summary = shortened(clean_line(incident.statement), 300)
     if incident.nature is Nature.OCCURRENCE:
-        printed_at = min((fact.at for fact in incident.evidence if fact.at is not None), default=incident.since)
+        printed_at = incident.since
+        if incident.unit == "line":
+            printed_at = min((fact.at for fact in incident.evidence if fact.at is not None), default=incident.since)
         first = timestamp(printed_at, now, zone, seconds=True)
         if incident.count == 1:
-            return f"{summary}; seen at {first}"
+            return f"{summary}; seen at {first}" if _is_seen(incident) and incident.unit else f"{summary} (at {first})"
         uncounted = shortened(clean_line(statement_of(incident.subject, incident.summary + incident.detail)), 300)
         times = f"{'at least ' if incident.at_least else ''}{_times(incident)}"
         last = (
