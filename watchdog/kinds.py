@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal
 
 from watchdog.config import Config, HostSettings, KernelLogSettings, ProbeSettings, ServerSettings, VitalsSettings
-from watchdog.reasons import HostReason, OwnReason, ProgressReason, QualityReason, Row, ServerReason
+from watchdog.reasons import HostReason, OwnReason, ProgressReason, QualityReason, Row, ServerReason, SlowReason
 
 SELF = "self"
 """First part of the keys of what the watchdog says of itself."""
@@ -30,7 +30,7 @@ class CheckKind:
     name: str
     label: Literal["server", "host"]
     settings: str
-    reasons: type[ServerReason | ProgressReason | QualityReason | HostReason]
+    reasons: type[ServerReason | ProgressReason | QualityReason | SlowReason | HostReason]
     module: str = ""
     look_at: str = ""
     runbook: str = ""
@@ -90,6 +90,14 @@ QUALITY = CheckKind(
     reasons=QualityReason,
     look_at="the text that the server gives, and NaN in its log",
 )
+SLOW = CheckKind(
+    name="slow",
+    label="server",
+    settings="probe",
+    reasons=SlowReason,
+    look_at="GPU clocks and power on its hosts, and the link between them",
+    is_diagnosed=True,
+)
 KERNEL_LOG = CheckKind(
     name="kernel_log",
     label="host",
@@ -117,7 +125,7 @@ VITALS = CheckKind(
     says_blindness=False,
 )
 
-KINDS = (GENERATION, PROGRESS, QUALITY, KERNEL_LOG, FOLLOW, VITALS)
+KINDS = (GENERATION, PROGRESS, QUALITY, SLOW, KERNEL_LOG, FOLLOW, VITALS)
 """In the order in which their checks first start."""
 OF_SERVERS = tuple(kind for kind in KINDS if kind.label == "server")
 OF_HOSTS = tuple(kind for kind in KINDS if kind.label == "host")
@@ -126,7 +134,7 @@ BUILT = tuple(kind for kind in KINDS if kind.module)
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _ROWS: dict[type[StrEnum], dict[str, Row]] = {
     reasons: {reason.value: reason.row for reason in reasons}
-    for reasons in (ServerReason, ProgressReason, QualityReason, HostReason, OwnReason)
+    for reasons in (ServerReason, ProgressReason, QualityReason, SlowReason, HostReason, OwnReason)
 }
 SELF_LOOK_AT = "`inference-watchdog status` and the log of inference-watchdog itself"
 

@@ -267,6 +267,27 @@ class QualityReason(_Reason):
     )
 
 
+class SlowReason(_Reason):
+    """What `slow/<server>` says: does it take what it took all week?"""
+
+    OK = "ok", Row(
+        runbook="As fast as in its own last week, or nobody can tell yet. Never an alert.",
+        verdict=Verdict.PASS, severity=Severity.INFO,
+    )
+    SLOW = "slow", Row(
+        runbook="Alive, nothing else runs on it, and it takes three times as long as in its own last week: a clock "
+        "cap, a slow link between its hosts, another program on its GPUs.",
+        advice="Compare GPU clocks, power and link speed of its hosts with those of last week.", look_only=True,
+        severity=Severity.WARN, fact="slower",
+    )
+    FEWER_DRAFTS = "fewer_drafts", Row(
+        runbook="Of the tokens that its draft model proposes, less than half of the usual part is accepted: replies "
+        "are right, but slower. Another kind of text does the same.",
+        advice="Nothing, if other users or other texts came. Else compare model and draft model.", look_only=True,
+        severity=Severity.INFO, fact="fewer_drafts",
+    )
+
+
 class HostReason(_Reason):
     """Why a host could be read or not: `kernel_log/<host>`, `follow/<host>`, `vitals/<host>`."""
 

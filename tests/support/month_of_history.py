@@ -58,6 +58,19 @@ def probe_at(at: float, chance: random.Random, *, failed: bool, slow: float = 1.
     )  # fmt: skip
 
 
+def slowness_at(at: float, factor: float) -> Observation:
+    """What `slow/deepseek` says of a server of unknown queue that takes `factor` times as long as usual."""
+    found = Slowness(measure="ttft_s", factor=factor, now_value=0.4 * factor, usual_value=0.4)
+    passed = Judgement(reason=ServerReason.OK, alive=True)
+    outcome = ProbeOutcome(
+        judgement=passed, attempts=(passed,), resent=0, model="m", change=Change(movement=Movement.UNKNOWN),
+        before=None, after=None, trouble="", window_s=0.0, timeout_s=60.0, duration_s=0.5, at=at, slowness=found,
+    )  # fmt: skip
+    seen = slow_observation(ServerSettings(name=SERVER, base_url="http://192.0.2.10:8000/v1"), outcome)
+    assert seen is not None
+    return seen
+
+
 def scan_at(host: str, at: float, lines: int) -> Observation:
     """One complete reading of a host's kernel log."""
     return Observation(
@@ -175,7 +188,10 @@ def _seen(
     for number in range(round(days * DAY_S / PROBE_S)):
         at = now - days * DAY_S + (number + 1) * PROBE_S - 35.0
         failed = any(begin <= at < end for begin, end in broken) or chance.random() < 0.0008
-        yield probe_at(at, chance, failed=failed, slow=slow_now if at > now - 3600 else 1.0)
+        slow = slow_now if at > now - 3600 else 1.0
+        yield probe_at(at, chance, failed=failed, slow=slow)
+        if slow > 1 and not failed:
+            yield slowness_at(at, slow)
         if number % round(SCAN_S / PROBE_S) == 0:
             for host in HOSTS:
                 yield scan_at(host, at, chance.randrange(0, 40))

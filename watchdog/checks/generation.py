@@ -18,6 +18,7 @@ from watchdog.checks.generation_report import (
     generation_observation,
     progress_observation,
     quality_observation,
+    slow_observation,
 )
 from watchdog.clock import Clock
 from watchdog.completion.verdict import Judgement, unanswered
@@ -93,14 +94,18 @@ class GenerationCheck:
         return self._server.probe.interval_s
 
     async def run(self, memory: Json | None, now: float) -> CheckResult:
-        """Probe once. Gives `generation/<server>`; after a pass also `quality/<server>`.
+        """Probe once. Gives `generation/<server>`; after a pass also `quality/<server>` and `slow/<server>`.
 
         And `progress/<server>`, where a live counter can be read.
         """
         async with self._in_flight:
             outcome = await self.probe(memory, now)
         observations: list[Observation] = [generation_observation(self._server, outcome)]
-        others = (progress_observation(self._server, outcome), quality_observation(self._server, outcome))
+        others = (
+            progress_observation(self._server, outcome),
+            quality_observation(self._server, outcome),
+            slow_observation(self._server, outcome),
+        )
         observations += [other for other in others if other is not None]
         remembered = outcome.memory
         return CheckResult(tuple(observations), remembered if remembered != memory else None, forgettable=True)
@@ -343,6 +348,8 @@ class GenerationCheck:
             lowered=lowered and not too_long,
             loads_too_long_s=loads_s if too_long else None,
             down_s=memory.count_down(outcome),
+            # How long an on-demand server takes says whether it had to load first.
+            slowness=None if self._server.on_demand else memory.compare_pace(outcome),
             memory=memory.to_json(),
         )
 

@@ -9,6 +9,7 @@ from watchdog.chat.endpoint import MAX_COMPLETION_TOKENS, MAX_TOKENS
 from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.completion.verdict import Judgement
 from watchdog.engines.movement import Movement
+from watchdog.engines.slowness import Pace, Slowness, Speed
 from watchdog.model import Json, Severity, Verdict
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 
@@ -22,8 +23,8 @@ class GenerationMemory:
     `still_windows` counts those in which the counters stood still, `proved_alive` says that one was only a warning,
     `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
     that could be read. `loading_since` is since when it has been loading its model, `down_since` since when it
-    fails in a way that a restart explains. `accepted` is the mark of the
-    request that passed last.
+    fails in a way that a restart explains. `accepted` is the mark of the request that passed last. `pace` is what
+    passing probes usually take.
     """
 
     limit_field: str = MAX_TOKENS
@@ -39,6 +40,7 @@ class GenerationMemory:
     loading_since: float | None = None
     down_since: float | None = None
     accepted: str | None = None
+    pace: Json = None
 
     @classmethod
     def from_json(cls, value: Json) -> GenerationMemory:
@@ -63,6 +65,7 @@ class GenerationMemory:
         memory.proved_alive = value.get("proved_alive") is True
         accepted = value.get("accepted")
         memory.accepted = accepted if isinstance(accepted, str) else None
+        memory.pace = value.get("pace")
         return memory
 
     def with_history(self, judgement: Judgement, request: bytes) -> Judgement:
@@ -120,6 +123,16 @@ class GenerationMemory:
         if self.down_since is None or self.down_since > outcome.at:
             self.down_since = outcome.at
         return outcome.at - self.down_since
+
+    def compare_pace(self, outcome: ProbeOutcome) -> Slowness | None:
+        """How the speed of a passing probe compares with its week; None for one that did not pass."""
+        if outcome.verdict is not Verdict.PASS:
+            return None
+        pace = Pace.from_json(self.pace, outcome.model or "")
+        speed = Speed(outcome.judgement.ttft_s, outcome.judgement.tokens_per_s)
+        found = pace.learn(outcome.at, speed, outcome.before)
+        self.pace = pace.to_json()
+        return found
 
     def to_json(self) -> Json:
         return {name: getattr(self, name) for name in self.__slots__}

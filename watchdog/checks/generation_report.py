@@ -8,10 +8,11 @@ from watchdog.completion.verdict import Judgement
 from watchdog.config import ServerSettings
 from watchdog.engines.metrics import EngineSample, from_json
 from watchdog.engines.movement import STEPS, Change, Movement, compare
-from watchdog.kinds import GENERATION, PROGRESS, QUALITY
+from watchdog.engines.slowness import FACTOR, Slowness
+from watchdog.kinds import GENERATION, PROGRESS, QUALITY, SLOW
 from watchdog.model import Evidence, Json, Observation, Severity, Verdict
 from watchdog.policy import DOWN_S
-from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason
+from watchdog.reasons import PASSING, UNANSWERED, ProgressReason, QualityReason, ServerReason, SlowReason
 from watchdog.text import duration, one_line
 
 # What a generation verdict says to a person: what happened, and what to look at next.
@@ -118,6 +119,7 @@ class ProbeOutcome:
     lowered: bool = False
     loads_too_long_s: float | None = None
     down_s: float | None = None
+    slowness: Slowness | None = None
     memory: Json = None
 
     @property
@@ -363,3 +365,57 @@ def quality_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observ
         advice=reason.row.advice,
         look_only=reason.row.look_only,
     )
+
+
+def slow_observation(server: ServerSettings, outcome: ProbeOutcome) -> Observation | None:
+    """The observation `slow/<server>`: whether it takes what it took all week.
+
+    None unless the probe passed. None also where a slow reply proves nothing, because others keep the server busy.
+    """
+    found = outcome.slowness
+    if found is None or (found.is_quiet is False and found.factor >= FACTOR):
+        return None
+    reason = SlowReason.OK
+    if found.is_slow:
+        reason = SlowReason.SLOW
+    elif found.accepts_fewer:
+        reason = SlowReason.FEWER_DRAFTS
+    return Observation(
+        key=SLOW.key(server.name),
+        verdict=reason.row.verdict,
+        reason=reason.value,
+        severity=reason.row.severity,
+        summary=_slow_words(found),
+        at=outcome.at,
+        labels=labels_of(server),
+        measurements=_slow_numbers(found),
+        advice=reason.row.advice,
+        look_only=reason.row.look_only,
+    )
+
+
+def _slow_words(found: Slowness) -> str:
+    if found.factor >= FACTOR:
+        what, unit = ("first token after", " s") if found.measure == "ttft_s" else ("tokens", "/s")
+        words = (
+            f"alive, but {found.factor:.1f}× slower than its own median of 7 days "
+            f"({what} {found.now_value:.3g}{unit}, usually {found.usual_value:.3g}{unit})"
+        )
+        return words if found.is_quiet else f"{words}; its queue is unknown"
+    if found.accepts_fewer and found.acceptance is not None and found.usual_acceptance is not None:
+        return f"{100 * found.acceptance:.0f} % of the drafted tokens are accepted, usually {100 * found.usual_acceptance:.0f} %"
+    return "as fast as usual" if found.measure else "its usual speed is not known yet"
+
+
+def _slow_numbers(found: Slowness) -> dict[str, float]:
+    numbers = (
+        {}
+        if not found.measure
+        else {
+            "slow_factor": found.factor,
+            found.measure: found.now_value,
+            f"usual_{found.measure}": found.usual_value,
+        }
+    )
+    drafts = {"draft_acceptance": found.acceptance, "usual_draft_acceptance": found.usual_acceptance}
+    return numbers | {name: value for name, value in drafts.items() if value is not None}

@@ -86,7 +86,7 @@ def _lines(status: Status) -> Iterator[str]:
             what = f"{last.reason}: {last.statement} ({_ago(status, last.at)})"
         yield f"{click.style(f'{phase:12}', fg=colour)} {view.key}  {what}"
         if view.key in status.drifts:
-            yield f"  {status.drifts[view.key]}"
+            yield f"  {status.drifts[view.key].text}"
         if words := status.patience_words(view):
             yield f"  next probe {_due(status, view)}: {words}"
     for incident in snapshot.open_incidents:
@@ -233,7 +233,7 @@ def _row(status: Status, view: KeyView) -> list[Text]:
     numbers = last.measurements if last else {}
     ttft, speed = numbers.get("ttft_s"), numbers.get("tokens_per_s")
     drift = status.drifts.get(view.key)
-    result = str(drift) if drift is not None else f"{last.reason}: {last.statement}" if last else "not observed yet"
+    result = drift.text if drift is not None else f"{last.reason}: {last.statement}" if last else "not observed yet"
     if words := status.patience_words(view):
         result = f"{words} ({result})"
     return [

@@ -46,6 +46,8 @@ class Fact(StrEnum):
     BROKEN_OFF = "broken_off"
     NOT_CHAT = "not_chat"
     NAME_OR_TLS = "name_or_tls"
+    SLOWER = "slower"
+    FEWER_DRAFTS = "fewer_drafts"
     # of one host
     HOST_ANSWERS = "host_answers"
     HOST_SILENT = "host_silent"

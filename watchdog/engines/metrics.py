@@ -26,7 +26,7 @@ class EngineSample:
     `live` maps each replica ("" where there is only one) to its progress counters, `prefill` to the gauge that rises
     while prompts are read, `stepping` to the gauge that every step of it changes; `finished` maps counters that move
     only when requests end; `restart_proof` holds every counter that only a restart can make fall. `started_at` is the
-    process start in Unix seconds, if told.
+    process start in Unix seconds, if told. `drafted` and `accepted` are tokens of a draft model since then.
     """
 
     engine: str
@@ -41,6 +41,8 @@ class EngineSample:
     running_by: Mapping[str, float] = field(default_factory=dict)
     waiting_by: Mapping[str, float] = field(default_factory=dict)
     started_at: float | None = None
+    drafted: float | None = None
+    accepted: float | None = None
 
     @property
     def shows_progress(self) -> bool:
@@ -84,7 +86,14 @@ def sample_of(engine: Engine, lines: Iterable[MetricLine], started_at: float | N
         running_by=running_by,
         waiting_by=waiting_by,
         started_at=started_at,
+        drafted=_total(sums, engine.drafted),
+        accepted=_total(sums, engine.accepted),
     )
+
+
+def _total(sums: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> float | None:
+    found = _first(sums, names)
+    return sum(found.values()) if found else None
 
 
 def _replica(labels: Mapping[str, str]) -> str:

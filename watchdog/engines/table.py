@@ -21,7 +21,8 @@ class Engine:
     says that they do not, or not all the while, so that a long prefill and a hang look the same. `stepping` are gauges
     about the last step of the engine (alternatives): any other value is a step. `begun` and `ended` count work that
     goes in and comes out: more begun than ended runs now, whatever `running` says. `finished` moves only when requests
-    end. `gauges` are members of `live` that may fall without a restart.
+    end. `gauges` are members of `live` that may fall without a restart. `drafted` and `accepted` count the tokens that
+    a draft model proposes, and those of them that are taken (alternatives).
     """
 
     name: str
@@ -37,15 +38,28 @@ class Engine:
     ended: tuple[str, ...] = ()
     finished: tuple[str, ...] = ()
     gauges: frozenset[str] = frozenset()
+    drafted: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
         """Every metric name that this row reads."""
         live = [name for counter in self.live for name in counter]
-        others = (self.kv_usage, self.prefill, self.stepping, self.begun, self.ended, self.finished)
+        others = (
+            self.kv_usage,
+            self.prefill,
+            self.stepping,
+            self.begun,
+            self.ended,
+            self.finished,
+            self.drafted,
+            self.accepted,
+        )
         return frozenset([*self.running, *self.waiting, *live, *(name for names in others for name in names)])
 
 
+# vllm/v1/spec_decode/metrics.py
+_VLLM_DRAFTED, _VLLM_ACCEPTED = ("spec_decode_num_draft_tokens_total",), ("spec_decode_num_accepted_tokens_total",)
 _VLLM_LIVE = (("generation_tokens_total",), ("iteration_tokens_total_count",), ("prompt_tokens_total",))
 
 VLLM = Engine(
@@ -57,6 +71,8 @@ VLLM = Engine(
     waiting=("num_requests_waiting",),
     kv_usage=("kv_cache_usage_perc", "gpu_cache_usage_perc"),
     live=_VLLM_LIVE,
+    drafted=_VLLM_DRAFTED,
+    accepted=_VLLM_ACCEPTED,
 )
 NIM = Engine(
     name="nvidia nim",
@@ -66,6 +82,8 @@ NIM = Engine(
     waiting=("num_requests_waiting",),
     kv_usage=("kv_cache_usage_perc", "gpu_cache_usage_perc"),
     live=_VLLM_LIVE,
+    drafted=_VLLM_DRAFTED,
+    accepted=_VLLM_ACCEPTED,
 )
 TENSORFOLD = Engine(
     name="tensorfold",
@@ -77,6 +95,8 @@ TENSORFOLD = Engine(
     # The total moves when a reply ends, the gauge holds what the running replies have so far: only the sum is live.
     live=(("generation_tokens_total", "generation_tokens_running"), ("decode_rounds_total",), ("mtp_drafted_total",)),
     gauges=frozenset({"generation_tokens_running"}),
+    drafted=("mtp_drafted_total",),
+    accepted=("mtp_accepted_total",),
 )
 SGLANG = Engine(
     name="sglang",

@@ -278,7 +278,7 @@ def _server(view: KeyView, data: PageData, times: TimeFormat) -> Html:
     ):
         if key in last:
             figures.append((label, written(last[key])))
-    slow = tag("p", str(drift), class_="said") if drift is not None else None
+    slow = tag("p", drift.text, class_="said") if drift is not None else None
     plots = None
     if series is not None:
         plots = server_plots(name, series, data.span, words=data.length.words, now=data.at)
