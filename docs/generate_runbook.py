@@ -12,9 +12,9 @@ from pathlib import Path
 from watchdog.config import RulesSettings
 from watchdog.diagnosis import HOST_SIGNATURES, SERVER_SIGNATURES, Signature
 from watchdog.kernlog.rules import Rule
-from watchdog.kinds import FOLLOW, HOST_OCCURRENCES, KERNEL_LOG, OWN_TOPICS, PROGRESS, QUALITY
-from watchdog.model import Severity
-from watchdog.reasons import HostReason, ProgressReason, QualityReason, ServerReason
+from watchdog.kinds import FOLLOW, GENERATION, HOST_OCCURRENCES, KERNEL_LOG, OF_SERVERS, OWN_TOPICS
+from watchdog.model import Severity, Verdict
+from watchdog.reasons import HostReason, ServerReason
 from watchdog.rulebook import load_rules
 from watchdog.vitals.reading import GpuTool
 
@@ -82,11 +82,14 @@ def _servers() -> list[str]:
 
 def _hosts() -> list[str]:
     rows = [(f"`{reason.value}`", reason.row.runbook, reason.row.look_at) for reason in HostReason]
-    frozen = ProgressReason.FROZEN
-    garbage = QualityReason.GARBAGE
     others = [
-        (f"`{PROGRESS.name}/… · {frozen.value}`", frozen.row.runbook, frozen.row.look_at),
-        (f"`{QUALITY.name}/… · {garbage.value}`", garbage.row.runbook, garbage.row.advice),
+        *(
+            (f"`{kind.name}/… · {reason.value}`", reason.row.runbook, reason.row.look_at or reason.row.advice)
+            for kind in OF_SERVERS
+            if kind is not GENERATION
+            for reason in kind.reasons
+            if reason.row.verdict is Verdict.FAIL
+        ),
         (f"`{FOLLOW.name}/…`", FOLLOW.runbook, "Its reason, as above."),
         *((f"`{KERNEL_LOG.name}/… · {one.name}`", one.runbook, one.look_at) for one in HOST_OCCURRENCES),
     ]

@@ -286,3 +286,19 @@ async def test_counters_that_stand_still_and_a_gpu_at_idle_power_prove_a_death_a
         await station.pass_time(5)
         await station.look(missed(numbers=FROZEN))
         assert await patience(station) is None, "what the GPU did before the failure does not count"
+
+
+async def test_a_slow_server_is_one_warning_with_the_power_of_its_gpus(tmp_path: Path) -> None:
+    slowed = observed(
+        Verdict.FAIL, "slow/deepseek", reason="slow", severity=Severity.WARN, subject="", labels={"server": "deepseek"},
+        summary="alive, but 6.0× slower than its own median of 7 days (first token after 3 s, usually 0.5 s)",
+    )  # fmt: skip
+    async with Station(tmp_path, configuration(receiver("mail"))) as station:
+        await station.ok()
+        for _ in range(3):
+            await station.look(slowed)
+            await look_at_hosts(station, SPINS, EMPTY)
+        (told,) = [text for _, text in station.sinks["mail"].accepted]
+        assert told.title == "FIRING deepseek: slower than usual (4 min)"
+        assert "cannot tell: nothing known explains it" in told.body
+        assert "head vitals: 24.0 GiB of 119.0 GiB memory available; GPU 0 96 % at 20 W" in told.body

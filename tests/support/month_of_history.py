@@ -6,6 +6,11 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+from watchdog.checks.generation_report import ProbeOutcome, slow_observation
+from watchdog.completion.verdict import Judgement
+from watchdog.config import ServerSettings
+from watchdog.engines.movement import Change, Movement
+from watchdog.engines.slowness import Slowness
 from watchdog.model import (
     Cause,
     Evidence,
@@ -25,6 +30,7 @@ from watchdog.model import (
     TrackState,
     Verdict,
 )
+from watchdog.reasons import ServerReason
 from watchdog.store import PLAN, Commit, Queued, Requests, Store
 from watchdog.tracker import step
 

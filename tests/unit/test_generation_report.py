@@ -116,7 +116,8 @@ def test_a_quiet_server_that_is_slower_than_its_week_is_a_warning_in_plain_words
 def test_a_busy_server_is_not_judged_by_a_slow_reply_and_cleared_by_a_fast_one() -> None:
     assert slow_observation(SERVER, outcome(slowness=replace(SLOWED, is_quiet=False))) is None
     cleared = slow_observation(SERVER, outcome(slowness=replace(SLOWED, factor=1.1, is_quiet=False)))
-    assert cleared is not None and cleared.verdict is Verdict.PASS
+    assert cleared is not None
+    assert cleared.verdict is Verdict.PASS
 
 
 def test_a_slow_server_of_which_nobody_knows_how_busy_it_is_passes_and_says_so() -> None:

@@ -403,7 +403,8 @@ def _slow_words(found: Slowness) -> str:
         )
         return words if found.is_quiet else f"{words}; its queue is unknown"
     if found.accepts_fewer and found.acceptance is not None and found.usual_acceptance is not None:
-        return f"{100 * found.acceptance:.0f} % of the drafted tokens are accepted, usually {100 * found.usual_acceptance:.0f} %"
+        now, usual = f"{100 * found.acceptance:.0f} %", f"{100 * found.usual_acceptance:.0f} %"
+        return f"{now} of the drafted tokens are accepted, usually {usual}"
     return "as fast as usual" if found.measure else "its usual speed is not known yet"
 
 
