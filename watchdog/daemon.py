@@ -27,7 +27,7 @@ from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
 from watchdog.kinds import BUILT, GENERATION, KERNEL_LOG, VITALS
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import Check, CheckResult, Delivery, Json, Observation, Outcome
 from watchdog.notify import build
 from watchdog.outbox import Outbox

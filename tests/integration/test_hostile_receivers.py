@@ -20,8 +20,8 @@ from tests.support.alerting_path import Station, configuration, line_seen, recei
 from watchdog.model import Delivery, Outcome, OutcomeReason, Text
 from watchdog.notify.ack_channels import AckChannel
 from watchdog.notify.apprise_receiver import open_plugin
-from watchdog.notify.bounded_http import READ_LIMIT_BYTES
-from watchdog.notify.chat_markup import plain_for
+from watchdog.notify.exchange import READ_LIMIT_BYTES
+from watchdog.notify.services import plain_for
 from watchdog.policy import Grouping
 
 

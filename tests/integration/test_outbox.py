@@ -16,7 +16,7 @@ from tests.support.receivers import Mood, WebhookSink
 from watchdog.clock import SystemClock
 from watchdog.config import Config, Secret
 from watchdog.ingest import Ingest
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import CheckResult, DeliveryState
 from watchdog.notify import build
 from watchdog.outbox import GRACE_S, Outbox

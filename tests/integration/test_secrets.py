@@ -16,7 +16,8 @@ from tests.support.clock import ManualClock
 from tests.support.receivers import RecordingReceiver
 from watchdog.config import Secret
 from watchdog.ingest import Ingest
-from watchdog.message import Redactor, finish
+from watchdog.message import finish
+from watchdog.message.redaction import Redactor
 from watchdog.model import CheckResult, Evidence, Verdict
 from watchdog.policy import AlertPlan
 from watchdog.store import Store

@@ -10,7 +10,7 @@ import pytest
 from tests.support.alerting_path import observed
 from watchdog.config import Secret
 from watchdog.ingest.context import FACTS, REASONS, Strikes, sanitize
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import Evidence, Nature
 
 HIDE = Redactor([Secret("hunter2hunter2")])

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from watchdog.config import Secret
-from watchdog.message import BODY_LIMIT, TITLE_LIMIT, Redactor, finish, render
-from watchdog.message.render import WIDTH
+from watchdog.message import BODY_LIMIT, TITLE_LIMIT, WIDTH, finish, render
+from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Cause,
     Confidence,

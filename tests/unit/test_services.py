@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.services import URLS
-from watchdog.message import Limits
+from watchdog.message.shortening import Limits
 from watchdog.model import Delivery, NotificationKind, Severity
 from watchdog.notify.apprise_receiver import open_plugin
 from watchdog.notify.services import END, LEVELS, Loudness, Manner, limits_of, services

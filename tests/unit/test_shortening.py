@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.message import Limits, fitted, plain
+from watchdog.message.shortening import Limits, fitted, plain
 from watchdog.model import Text
 
 LAST = "incident 6f39e044 · attempt 1"

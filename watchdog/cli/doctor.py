@@ -59,7 +59,7 @@ def _examine(config_file: str | None, state_dir: str | None) -> tuple[Sequence[F
     from watchdog.doctor.finding import ask_machine
     from watchdog.doctor.state import own_instance
     from watchdog.loading import locate
-    from watchdog.message import Redactor
+    from watchdog.message.redaction import Redactor
 
     path = locate(config_file)
     loaded = _load(path)

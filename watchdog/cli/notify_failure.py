@@ -241,7 +241,8 @@ async def _send_to(
 ) -> bool:
     """Send to one receiver until it accepts, `pauses_s` between the attempts; returns whether it did."""
     from watchdog.clock import SystemClock
-    from watchdog.message import Redactor, finish
+    from watchdog.message import finish
+    from watchdog.message.redaction import Redactor
     from watchdog.model import Delivery
     from watchdog.notify import build
 

@@ -96,7 +96,7 @@ async def send_test(
     from watchdog.clock import SystemClock
     from watchdog.errors import StateLockedError
     from watchdog.ingest import Ingest
-    from watchdog.message import Redactor
+    from watchdog.message.redaction import Redactor
     from watchdog.notify import build
     from watchdog.outbox import Outbox
     from watchdog.policy import AlertPlan

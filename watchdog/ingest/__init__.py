@@ -25,7 +25,7 @@ from watchdog.ingest.self_report import (
     untaken_observation,
 )
 from watchdog.kinds import CHECK, DELIVERY, GENERATION, STORAGE
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict
 from watchdog.policy import OUTBOX_LIMIT, AlertPlan, NextProbe, Standby
 from watchdog.store import NEXT_PROBES, Store

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from watchdog.diagnosis import PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Severity, TrackState, Verdict
 from watchdog.policy import AlertPlan
 from watchdog.reasons import OwnReason, ServerReason

@@ -18,7 +18,8 @@ import structlog
 from watchdog.config import ProbeSettings
 from watchdog.ingest.context import DiagnosisContext, Strikes, continued, opened, sanitize
 from watchdog.kinds import BLIND, GENERATION
-from watchdog.message import Redactor, render
+from watchdog.message import render
+from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Incident,
     Json,

@@ -14,7 +14,7 @@ from watchdog.config import ReceiverSettings, Secret
 from watchdog.errors import WatchdogError
 from watchdog.ingest.incidents import Incidents, UnitOfWork
 from watchdog.kinds import GENERATION, KERNEL_LOG, kind_of, row_of
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Evidence,
     Incident,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from watchdog.config import ReceiverSettings
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import Delivery, Incident, Outcome, Text
 from watchdog.notify.ack_channels import AckChannel
 from watchdog.notify.alertmanager import AlertmanagerReceiver

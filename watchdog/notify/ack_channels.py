@@ -20,7 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from watchdog.config import ReceiverSettings
 from watchdog.http_call import HttpReply, http_call
 from watchdog.model import Json
-from watchdog.notify.bounded_http import Exchange
+from watchdog.notify.exchange import Exchange
 from watchdog.untrusted_json import loads_untrusted
 
 _CALL_TIMEOUT_S = 4.0

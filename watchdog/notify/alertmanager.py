@@ -14,7 +14,7 @@ from typing import Any
 from watchdog.config import ReceiverSettings
 from watchdog.http_call import http_call
 from watchdog.kinds import TEST
-from watchdog.message import Redactor
+from watchdog.message.redaction import Redactor
 from watchdog.model import Delivery, Incident, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.ack_channels import AckChannel
 from watchdog.policy import Grouping

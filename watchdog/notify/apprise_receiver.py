@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from watchdog.config import ReceiverSettings
-from watchdog.message import Redactor, fitted, plain
+from watchdog.message.redaction import Redactor
+from watchdog.message.shortening import fitted, plain
 from watchdog.model import Delivery, Incident, NotificationKind, Outcome, OutcomeReason, Severity, Text
 from watchdog.notify.ack_channels import channel_for
-from watchdog.notify.bounded_http import Exchange
-from watchdog.notify.causes import cause_of, mail_cause
-from watchdog.notify.chat_markup import plain_for
-from watchdog.notify.services import Manner, close_by_alias, limits_of
+from watchdog.notify.exchange import Exchange, cause_of, mail_cause
+from watchdog.notify.services import Manner, close_by_alias, limits_of, plain_for
 from watchdog.notify.urls import leave_deleted_directory, mute_loggers
 from watchdog.policy import Grouping
 from watchdog.text import clean_line

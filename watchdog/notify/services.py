@@ -1,10 +1,12 @@
-"""What each service can do beyond taking a text: how loud it rings, how an incident there is opened once and closed.
+"""What each service can do beyond taking a text: how loud it rings, how an incident there is opened once and closed; and
+what it would take for markup.
 
 `services.yaml` is the table. This module imports no apprise: `validate` explains a receiver with it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from urllib.parse import parse_qsl, quote
 
 import yaml
 
-from watchdog.message import Limits
+from watchdog.message.shortening import Limits
 from watchdog.model import Delivery, Severity
 
 END = "end"
@@ -185,3 +187,37 @@ def limits_of(service: Service | None, plugin: Any) -> Limits:
         lines=max(0, int(plugin.body_max_line_count)),
         joined=title == 0 or bool(plugin.overflow_amalgamate_title),
     )
+
+
+# What chat services would take for markup or a mention in a kernel line or a model's reply, made plain text.
+
+_BREAK = "\u200b"
+"""A space of no width: shows nothing, and ends what would have been a mention or a link."""
+_BACKSLASHED = re.compile(r"([\\*_~`|>\[\]()<#])")
+_EITHER_SIDE = re.compile(r"([*_~`])")
+
+
+def _without_mentions(text: str) -> str:
+    """A backslash does not keep Discord from notifying whom `<@…>` names, so the sign itself is cut off."""
+    for sign, cut in (("@", f"@{_BREAK}"), ("<", f"<{_BREAK}"), ("](", f"]{_BREAK}("), ("://", f":{_BREAK}//")):
+        text = text.replace(sign, cut)
+    return text
+
+
+def _escaped(text: str) -> str:
+    """For services that show a sign behind a backslash as it is."""
+    return _without_mentions(_BACKSLASHED.sub(r"\\\1", text))
+
+
+def _broken(text: str) -> str:
+    """For a service that knows no backslash."""
+    return _without_mentions(_EITHER_SIDE.sub(rf"{_BREAK}\1{_BREAK}", text))
+
+
+_PLAIN = {"NotifyDiscord": _escaped, "NotifyMattermost": _escaped, "NotifyGoogleChat": _broken}
+
+
+def plain_for(service: object, text: str) -> str:
+    """`text` as `service`, a plugin of apprise, shows it unchanged: no mention, no link, nothing bold."""
+    make = _PLAIN.get(type(service).__name__)
+    return text if make is None else make(text)
