@@ -1,5 +1,5 @@
-"""What each service can do beyond taking a text: how loud it rings, how an incident there is opened once and closed; and
-what it would take for markup.
+"""What each service can do beyond taking a text: how loud it rings, how an incident there is opened once and closed;
+and what it would take for markup.
 
 `services.yaml` is the table. This module imports no apprise: `validate` explains a receiver with it.
 """
