@@ -19,13 +19,13 @@ from watchdog.checks import build_checks
 from watchdog.checks.generation import GenerationCheck
 from watchdog.checks.vitals import vitals_to_run_now
 from watchdog.clock import Clock, SystemClock, run_while
-from watchdog.codec import to_json
 from watchdog.config import Config, HostSettings, ProbeSettings
 from watchdog.descriptors import needed, raise_limit
 from watchdog.engines.movement import Suspicion
 from watchdog.errors import ConfigError
 from watchdog.heartbeat import Heartbeat, Pulse
 from watchdog.ingest import Ingest
+from watchdog.json_values import to_json
 from watchdog.kinds import BUILT, GENERATION, KERNEL_LOG, VITALS
 from watchdog.message.redaction import Redactor
 from watchdog.model import Check, CheckResult, Delivery, Json, Observation, Outcome

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.alerting_path import KEY, Station, configuration
 from watchdog.cli import main
-from watchdog.codec import to_json
 from watchdog.config import MaintenanceSettings
+from watchdog.json_values import to_json
 from watchdog.model import CheckResult, Weekday
 from watchdog.store import MAINTENANCE, PLAN
 from watchdog.text import full_timestamp

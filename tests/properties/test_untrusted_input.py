@@ -14,8 +14,8 @@ from watchdog.engines.metrics import read_metrics, to_json
 from watchdog.engines.table import LOADED_PATHS, loaded_models, served_models
 from watchdog.journal.frame import Transcript, parse_hello
 from watchdog.journal.records import LATEST_US, parse_journal, parse_kmsg
+from watchdog.json_values import DEEPEST, loads_untrusted
 from watchdog.store.codec import dump
-from watchdog.untrusted_json import DEEPEST, loads_untrusted
 from watchdog.vitals import read_vitals
 
 TEXT = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.config_files import accepting
 from tests.unit.test_message import incident
-from watchdog.codec import from_json, to_json
 from watchdog.config import Config
+from watchdog.json_values import from_json, to_json
 from watchdog.loading import read
 from watchdog.model import Maintenance, Notified, Severity
 from watchdog.policy import (

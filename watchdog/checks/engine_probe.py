@@ -20,8 +20,8 @@ from watchdog.engines.table import (
     engine_owning,
     loaded_models,
 )
+from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
-from watchdog.untrusted_json import loads_untrusted
 
 _ABSENT_FOR_S = 3600.0
 DRAINED = (

@@ -14,7 +14,7 @@ import click
 
 from watchdog.cli import EXIT_OK
 from watchdog.cli.options import kept_state_dir, state_dir_option
-from watchdog.codec import to_json
+from watchdog.json_values import to_json
 from watchdog.kinds import BUILT, DELIVERY, SELF
 from watchdog.overview.status import matcher_words
 from watchdog.text import full_timestamp

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 
 from watchdog.completion import phrases
+from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
 from watchdog.text import one_line
-from watchdog.untrusted_json import loads_untrusted
 
 _TAGS = re.compile(r"<(script|style|title)\b.*?</\1\s*>|<[^>]{0,1000}>", re.IGNORECASE | re.DOTALL)
 _TITLE = re.compile(r"<title\b[^>]{0,1000}>(.{0,1000}?)</title\s*>", re.IGNORECASE | re.DOTALL)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
-from watchdog.untrusted_json import loads_untrusted
 
 _MATTERS = re.compile(rb'^error:|"finish_reason"\s*:\s*["{]|"error"\s*:\s*["{\[]|"usage"\s*:\s*\{|\[DONE\]')
 _MOST_LINES = 32

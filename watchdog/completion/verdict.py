@@ -20,10 +20,10 @@ from watchdog.completion.error_body import (
     wants_tls,
 )
 from watchdog.completion.text import ReplyAccumulator
+from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
 from watchdog.reasons import ServerReason
 from watchdog.text import one_line
-from watchdog.untrusted_json import loads_untrusted
 
 _ERROR_FINISHES = frozenset({"error", "abort", "aborted", "failed"})
 _LOGIN = re.compile(r"\b(log|sign)[-_]?in\b|\b(sso|oauth2?|auth|saml|openid-connect|cdn-cgi/access)\b", re.IGNORECASE)

@@ -3,15 +3,6 @@
 Times are Unix seconds (float), durations are seconds; both say so in their names (`…_at`, `…_s`).
 """
 
-from watchdog.model.delivery import (
-    Delivery,
-    DeliveryState,
-    Notification,
-    NotificationKind,
-    Outcome,
-    OutcomeReason,
-    Text,
-)
 from watchdog.model.incident import (
     Cause,
     Confidence,
@@ -26,6 +17,19 @@ from watchdog.model.incident import (
     Transition,
     TransitionKind,
 )
+from watchdog.model.notification import (
+    Delivery,
+    DeliveryState,
+    Maintenance,
+    Notification,
+    NotificationKind,
+    Outcome,
+    OutcomeReason,
+    Silence,
+    Text,
+    Weekday,
+    matches_value,
+)
 from watchdog.model.observation import (
     Check,
     CheckProgress,
@@ -39,7 +43,6 @@ from watchdog.model.observation import (
     split_statement,
     statement_of,
 )
-from watchdog.model.silence import Maintenance, Silence, Weekday, matches_value
 
 __all__ = [
     "Cause",

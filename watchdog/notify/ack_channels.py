@@ -19,9 +19,9 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from watchdog.config import ReceiverSettings
 from watchdog.http_call import HttpReply, http_call
+from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
 from watchdog.notify.exchange import Exchange
-from watchdog.untrusted_json import loads_untrusted
 
 _CALL_TIMEOUT_S = 4.0
 _READ_BYTES = 1 << 18

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from watchdog.codec import from_json, to_json
 from watchdog.engines.slowness import FACTOR
+from watchdog.json_values import from_json, to_json
 from watchdog.kinds import GENERATION, KERNEL_LOG, SLOW, row_of
 from watchdog.model import DeliveryState, Diagnosis, Incident, Maintenance, Phase, Severity, Verdict
 from watchdog.policy import PATIENCE, PatienceReason, next_window, window_at

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watchdog.clock import Clock
-from watchdog.codec import from_json, to_json
+from watchdog.json_values import from_json, to_json
 from watchdog.model import Json, Observation, Verdict
 from watchdog.selfwatch.attribution import (
     Answer,

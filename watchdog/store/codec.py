@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from watchdog.codec import from_json, to_json
+from watchdog.json_values import from_json, to_json
 from watchdog.model import Incident, Json, Silence, TrackState, split_statement, statement_of
 from watchdog.text import clean_line, without_surrogates
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.codec import from_json, to_json
+from watchdog.json_values import from_json, to_json
 from watchdog.model import (
     Cause,
     Confidence,
