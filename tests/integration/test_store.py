@@ -21,6 +21,7 @@ from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
 from watchdog.store.files import MIGRATIONS, start_error
+from watchdog.store.writer import Writer
 
 NOW = 1_795_000_000.0
 DAY_S = 86400.0
@@ -105,7 +106,7 @@ async def test_every_file_of_the_state_is_closed_to_others_in_an_open_directory_
         store = Store.open(tmp_path, NOW)
         await store.commit(Commit(observations=(observed(at=NOW),)))
         modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir() if file.name != "lock"}
-        assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+        assert modes == dict.fromkeys(("state.db", "state.db-wal", "state.db-shm", "reserve"), 0o600)
         await store.close()
         with Requests.open(tmp_path) as ask:
             ask.add_silence(Silence(id="s", matcher={"server": "x"}, starts_at=5, ends_at=6, reason="why"))
@@ -304,10 +305,10 @@ def test_only_a_disk_that_fails_is_lived_with(tmp_path: Path, error: OSError, wo
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 400 KiB."""
+    """A real file system of 600 KiB."""
     mount, where = shutil.which("mount"), tmp_path / "disk"
     where.mkdir()
-    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(where)], check=False)
+    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(where)], check=False)
     if not made or made.returncode:
         if os.environ.get("CI") == "true":
             pytest.fail("a tmpfs cannot be mounted here")
@@ -335,7 +336,9 @@ async def test_a_really_full_file_system_loses_no_alert_not_even_over_a_restart(
         await station.start()
         for _ in range(2):
             await station.ok("kernel_log/head")
+            await station.ok()
         assert "RESOLVED head: recovered after 0 s" in phone.titles
+        assert phone.kinds.count("RESOLVED") == 2, "also of what was opened while the disk was full"
         for name in ("ballast", "more-ballast"):
             (small_disk / name).unlink()
         await station.pass_time(60, step_s=20)
@@ -343,6 +346,46 @@ async def test_a_really_full_file_system_loses_no_alert_not_even_over_a_restart(
         await station.restart()
         snapshot = await station.store.read_in_turn(lambda reader: reader.snapshot(station.clock.wall()))
         assert snapshot.open_incidents == ()
+
+
+@pytest.mark.parametrize("still_full", [False, True], ids=["room again", "still full"])
+@pytest.mark.real
+async def test_what_was_told_while_the_disk_was_full_ends_also_after_a_kill(small_disk: Path, still_full: bool) -> None:
+    async with Station(small_disk / "state") as station:
+        phone = station.sinks["phone"]
+        await station.ok()
+        fill(small_disk / "ballast")
+        for number in range(200):
+            await station.ok(f"generation/other-{number}")
+        assert in_memory(station.store)
+        for _ in range(3):
+            await station.fail()
+        await station.look(line_seen())
+        (fired,) = [one.incident_id for one, text in phone.accepted if text.title.startswith("FIRING deepseek")]
+        before = len(phone.accepted)
+        left = await killed(station)
+        if not still_full:
+            (small_disk / "ballast").unlink()
+        await station.start()
+        assert in_memory(station.store) == still_full
+        await station.look(line_seen())
+        for _ in range(3):
+            await station.ok()
+        since = [(one.kind.is_end, one.incident_id) for one, _ in phone.accepted[before:]]
+        assert since.count((True, fired)) == 1
+        assert all(is_end for is_end, _ in since), "nothing is told anew: the line is known, too"
+        await asyncio.to_thread(left.close)
+
+
+async def killed(station: Station) -> Writer:
+    """End as SIGKILL does: nothing is written any more, and the lock is free. Gives what still has files open."""
+    assert station._task is not None
+    station._task.cancel()
+    await asyncio.gather(station._task, return_exceptions=True)
+    station._task = None
+    assert station.store._lock is not None
+    station.store._lock.close()
+    return station.store._writer
 
 
 def fill(ballast: Path) -> None:

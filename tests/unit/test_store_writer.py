@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from watchdog.errors import StoreError
 from watchdog.model import Observation, Severity, TrackState, Verdict
 from watchdog.store import Commit, Reader, Requests
 from watchdog.store.files import connect_new, open_database
-from watchdog.store.writer import Trouble, Writer, open_memory_fallback, restore_to_disk
+from watchdog.store.in_memory import Reserve, open_memory_fallback, restore_to_disk
+from watchdog.store.writer import Trouble, Writer
 from watchdog.store.writes import apply, tidy
 
 NOW = 1_795_000_000.0
@@ -27,7 +29,7 @@ class Rig:
         self.disk = connect_new()
         self.statements: list[str] = []
         self.disk.set_trace_callback(self.statements.append)
-        self.writer = Writer(self.disk, trouble, linger_s=3600.0)
+        self.writer = Writer(self.disk, trouble, linger_s=3600.0, reserve=Reserve(Path("/nowhere/reserve")))
 
     def trouble(self) -> Trouble | None:
         return self.writer.trouble
@@ -218,3 +220,52 @@ def test_a_step_is_written_at_once_unless_it_is_said_to_be_in_no_hurry_and_does_
     assert Commit(hurried=False).can_wait
     assert not Commit(hurried=False, memory=("a", 1)).can_wait
     assert Commit(hurried=False, memory=("a", 1), forgettable=True).can_wait
+
+
+def told(database: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in database.execute("SELECT id FROM incidents ORDER BY id")]
+
+
+def open_incidents(*ids: str) -> sqlite3.Connection:
+    database = connect_new()
+    rows = [(one, "generation/a", "firing", "page", 1.0, None, "{}") for one in ids]
+    database.executemany("INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?)", rows).close()
+    return database
+
+
+def test_the_reserve_gives_back_the_last_whole_half(tmp_path: Path) -> None:
+    path = tmp_path / "reserve"
+    reserve, size = Reserve(path), path.stat().st_size
+    for ids in (("a",), ("a", "b"), ("a", "b", "c")):
+        reserve.keep(open_incidents(*ids))
+    assert path.stat().st_size == size
+    with path.open("r+b") as file:
+        file.seek(size // 2 + 40)
+        file.write(b"killed in the middle of it")
+    again = connect_new()
+    assert Reserve(path).restore(again)
+    assert told(again) == ["a", "b"]
+
+
+def test_a_reserve_that_is_cleared_or_nonsense_gives_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "reserve"
+    reserve = Reserve(path)
+    reserve.keep(open_incidents("a"))
+    reserve.clear()
+    for content in (path.read_bytes(), b"", b"x" * 131072, b"\xff" * 100):
+        path.write_bytes(content)
+        again = connect_new()
+        assert not Reserve(path).restore(again)
+        assert told(again) == []
+
+
+def test_more_than_the_reserve_holds_keeps_what_is_newest(tmp_path: Path) -> None:
+    path, database = tmp_path / "reserve", connect_new()
+    chance = random.Random(1)
+    rows = [(f"{n:04}", "k", "firing", "page", float(n), None, chance.randbytes(400).hex()) for n in range(500)]
+    database.executemany("INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?)", rows).close()
+    Reserve(path).keep(database)
+    again = connect_new()
+    assert Reserve(path).restore(again)
+    assert 50 < len(told(again)) < 500
+    assert told(again)[-1] == "0499"

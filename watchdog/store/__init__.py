@@ -18,6 +18,7 @@ from watchdog.policy import Grouping
 from watchdog.store import deliveries, files
 from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
+from watchdog.store.in_memory import Reserve
 from watchdog.store.reader import (
     Acknowledged,
     BlindWindow,
@@ -134,8 +135,10 @@ class Store:
                     lock.close()
                 raise refused from error
             readable = files.open_if_readable(state_dir)
-            return cls(Writer(readable, Trouble(str(error)), linger_s), state_dir, lock, None, now)
-        return cls(Writer(opened.connection, None, linger_s), state_dir, lock, opened.set_aside, now)
+            reserve = Reserve(state_dir / files.RESERVE)
+            return cls(Writer(readable, Trouble(str(error)), linger_s, reserve), state_dir, lock, None, now)
+        reserve = Reserve(state_dir / files.RESERVE)
+        return cls(Writer(opened.connection, None, linger_s, reserve), state_dir, lock, opened.set_aside, now)
 
     @property
     def trouble(self) -> Trouble | None:

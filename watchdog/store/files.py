@@ -98,6 +98,8 @@ def columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
 
 DATABASE = "state.db"
 LOCK = "lock"
+RESERVE = "reserve"
+"""Room that is taken ahead, for what must be kept while the disk is full."""
 _BUSY_S = 5.0
 _NO_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
 """A path that names something else than a folder: no waiting makes it one."""

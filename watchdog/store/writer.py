@@ -6,85 +6,14 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
 
 from watchdog.errors import StoreError
-from watchdog.store.files import columns, connect_new
-
-# When the disk fails: the state goes on in a database in memory, and comes back when the disk does.
-
-_ROW_GAP = 1_000_000
-"""Rows queued in memory get numbers far behind those on disk, where a command may have queued rows meanwhile."""
-_CARRIED: dict[str, str] = {
-    "keys": "1",
-    "tracks": "1",
-    "memory": "1",
-    "receivers": "1",
-    "silences": "1",
-    "acknowledgements": "1",
-    "incidents": "status = 'firing' OR id IN (SELECT incident FROM outbox WHERE state IN ('queued', 'leased'))",
-    "outbox": "state IN ('queued', 'leased') OR incident IN (SELECT id FROM incidents WHERE status = 'firing')",
-}
-"""What the daemon needs to go on, by table: which rows."""
-
-
-def open_memory_fallback(disk: sqlite3.Connection | None) -> sqlite3.Connection:
-    """A database in memory that holds what is still readable of `disk` and needed to go on."""
-    memory = connect_new()
-    if disk is None:
-        return memory
-    for table, wanted in _CARRIED.items():
-        try:
-            rows = disk.execute(f"SELECT * FROM {table} WHERE {wanted}").fetchall()  # noqa: S608 - our own names
-        except sqlite3.Error:
-            continue  # as much as can be read; what is lost here is still in the daemon's own memory or on the disk
-        _put(memory, table, rows)
-    last = memory.execute("SELECT max(row) FROM outbox").fetchone()[0] or 0
-    memory.execute("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
-    memory.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', ?)", (last + _ROW_GAP,))
-    return memory
-
-
-def restore_to_disk(memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
-    """Write what happened in memory to `disk`, in one transaction. Raises `sqlite3.Error` if the disk still fails."""
-    disk.execute("BEGIN IMMEDIATE")
-    try:
-        for table in ("tracks", "memory"):
-            disk.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
-        renumbered = _keys(memory, disk)
-        for table in _CARRIED:
-            if table != "keys":
-                _put(disk, table, memory.execute(f"SELECT * FROM {table}").fetchall())  # noqa: S608 - our own names
-        for row in memory.execute("SELECT * FROM observations ORDER BY id"):
-            _put(disk, "observations", [(None, renumbered[row[1]], *row[2:])])
-        for row in memory.execute("SELECT * FROM blind_windows ORDER BY id"):
-            _put(disk, "blind_windows", [(None, *row[1:])])
-        disk.execute("COMMIT")
-    except sqlite3.Error:
-        if disk.in_transaction:
-            disk.execute("ROLLBACK")
-        raise
-
-
-def _keys(memory: sqlite3.Connection, disk: sqlite3.Connection) -> dict[int, int]:
-    """Key numbers in memory → key numbers on disk, where missing ones are added."""
-    numbers = {}
-    for number, key in memory.execute("SELECT id, key FROM keys"):
-        disk.execute("INSERT OR IGNORE INTO keys (key) VALUES (?)", (key,))
-        numbers[number] = disk.execute("SELECT id FROM keys WHERE key = ?", (key,)).fetchone()[0]
-    return numbers
-
-
-def _put(connection: sqlite3.Connection, table: str, rows: list[tuple[object, ...]]) -> None:
-    """Insert whole rows, replacing those with the same key."""
-    marks = ",".join("?" * len(columns(connection, table)))
-    with closing(connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)):  # noqa: S608
-        pass
-
+from watchdog.store.in_memory import Reserve, open_memory_fallback, restore_to_disk
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -126,21 +55,35 @@ class Writer:
     disk to be repaired. `mend` moves it back. A job that fails by itself fails alone, with `StoreError`.
     """
 
-    def __init__(self, disk: sqlite3.Connection | None, trouble: Trouble | None, linger_s: float) -> None:
+    def __init__(
+        self, disk: sqlite3.Connection | None, trouble: Trouble | None, linger_s: float, reserve: Reserve
+    ) -> None:
         """Start the thread on `disk`, which with a `trouble` is only read once: then the state is kept in memory.
 
-        A job that nobody waits for waits up to `linger_s` for company.
+        A job that nobody waits for waits up to `linger_s` for company. `reserve` keeps what is told meanwhile.
         """
         self._disk = disk
         self._memory = open_memory_fallback(disk) if trouble is not None else None
+        self._reserve = reserve
         self.trouble = trouble
         self._linger_s = linger_s
         self._inbox = _Inbox()
         self._synchronous = ""
         self.moves = 0
         self._left: list[sqlite3.Connection] = []
+        self._restore()
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
+
+    def _restore(self) -> None:
+        """Take over what a daemon that was killed kept in the reserve."""
+        try:
+            if self._memory is None and self._disk is not None and self._reserve.restore(self._disk):
+                self._reserve.clear()
+        except sqlite3.Error as error:
+            self._move_to_memory(error)
+        if self._memory is not None:
+            self._reserve.restore(self._memory)
 
     async def do(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
         """Run `work(connection)` in a transaction and return its result once that is committed.
@@ -204,6 +147,8 @@ class Writer:
     def _run(self) -> None:
         while jobs := self._gather():
             self._commit(jobs)
+            if self._memory is not None:
+                self._reserve.keep(self._memory)
             for job in jobs:
                 job.answer(job)
             while self._left:
@@ -291,6 +236,7 @@ class Writer:
             self._disk.close()
         self._disk, self._memory, self.trouble, self._synchronous = fresh, None, None, ""
         self._left.append(memory)
+        self._reserve.clear()
         self.moves += 1
         return True
 
