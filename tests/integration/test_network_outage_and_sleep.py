@@ -12,7 +12,7 @@ from tests.support.simulated_network import ROUTER, Lan
 from watchdog.config import ProbeSettings
 from watchdog.model import Phase
 from watchdog.selfwatch import LOOK_AGAIN_S
-from watchdog.selfwatch.own_kernel import NoWay
+from watchdog.selfwatch.local_network import NoWay
 
 HEAD, WORKER = "kernel_log/head", "kernel_log/worker"
 DAY_S = 86400.0

@@ -13,9 +13,8 @@ from tests.support.alerting_path import KEY, Station, configuration, observed, p
 from watchdog.cli import main
 from watchdog.config import ProbeSettings
 from watchdog.model import Nature, Verdict
-from watchdog.overview.states import state_of
 from watchdog.overview.statistics import Length
-from watchdog.overview.status import Status
+from watchdog.overview.status import Status, state_of
 from watchdog.policy import DOWN_S
 from watchdog.store import Reader
 from watchdog.store.files import lock_holder

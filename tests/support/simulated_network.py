@@ -16,8 +16,7 @@ from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler
 from watchdog.selfwatch import SelfWatch
 from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
-from watchdog.selfwatch.local_network import Endpoint, LocalNetwork
-from watchdog.selfwatch.own_kernel import NoWay
+from watchdog.selfwatch.local_network import Endpoint, LocalNetwork, NoWay
 
 ROUTER = "192.0.2.1"
 

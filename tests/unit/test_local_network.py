@@ -19,10 +19,10 @@ from watchdog.selfwatch.local_network import (
     darwin_on_link,
     linux_gateway,
     linux_neighbour,
-    target_endpoints,
+    no_way_to,
     tcp_probe,
 )
-from watchdog.selfwatch.own_kernel import no_way_to
+from watchdog.selfwatch.own_network import target_endpoints
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the sample tables are from such machines")

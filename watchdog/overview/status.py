@@ -16,7 +16,7 @@ from watchdog.policy import PATIENCE, PatienceReason, next_window, window_at
 from watchdog.store import MAINTENANCE, NEXT_PROBES, PLAN, Reader, Snapshot
 from watchdog.store.files import lock_holder
 from watchdog.store.reader import KeyView, ReceiverView
-from watchdog.text import duration
+from watchdog.text import duration, quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,3 +312,64 @@ def _maintenance(stored: Any) -> tuple[Maintenance, ...]:
 def matcher_words(matcher: Mapping[str, str]) -> str:
     """A matcher as it is written on the command line."""
     return " ".join(f"{label}={value}" for label, value in matcher.items())
+
+
+# The state of a check, and of everything, as a symbol and a word: never by colour alone.
+
+SYMBOLS = {"ok": "●", "slow": "◔", "pending": "◐", "firing": "▲", "recovering": "◑", "blind": "○", "stale": "○"}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`kind` is a key of `SYMBOLS` and a class of the style sheet."""
+
+    kind: str
+    words: str
+    severity: Severity
+
+
+def state_of(view: KeyView, status: Status) -> State:
+    if status.is_stale:
+        return State("stale", "not watched", Severity.WARN)
+    if view.phase in (Phase.FIRING, Phase.RECOVERING):
+        return State(view.phase.value, view.phase.value, view.state.severity)
+    if view.state.unknowns:
+        return State("blind", "unknown", Severity.WARN)
+    if view.phase is Phase.PENDING:
+        return State("pending", f"pending {status.strikes(view)}", Severity.WARN)
+    if view.last is None:
+        return State("blind", "not checked yet", Severity.INFO)
+    return _of_a_passing(view, status)
+
+
+def _of_a_passing(view: KeyView, status: Status) -> State:
+    trouble = status.kernel_trouble(view)
+    if trouble is not None and trouble is not Severity.INFO:
+        return State("firing", "kernel errors", trouble)
+    slow = view.key in status.drifts
+    return State("slow", "slow", Severity.WARN) if slow else State("ok", "ok", Severity.INFO)
+
+
+def headline(status: Status) -> tuple[str, str]:
+    """The whole state as `(class, sentence)`."""
+    if status.snapshot.latest_at is None:
+        return "stale", "Nothing has been observed yet"
+    if status.health is Health.STALE:
+        return "stale", "No recent observations"
+    pages = sum(one.severity is Severity.PAGE for one in status.snapshot.open_incidents)
+    others = len(status.snapshot.open_incidents) - pages
+    if pages:
+        return "firing", f"{quantity(pages, 'incident')} firing" + (f" and {others} more" if others else "")
+    if others:
+        return "warning", quantity(others, "warning")
+    if status.health is Health.WARNING:
+        pending = [view.key.partition("/")[2] for view in status.snapshot.keys if view.phase is not Phase.OK]
+        slow = [key.partition("/")[2] for key in status.drifts]
+        words = f"{_first_names(pending)}: pending" if pending else f"{_first_names(slow)}: slower than usual"
+        return "warning", words
+    return "well", "All is well"
+
+
+def _first_names(names: list[str]) -> str:
+    rest = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + rest

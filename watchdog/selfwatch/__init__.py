@@ -17,14 +17,20 @@ from watchdog.config import Config
 from watchdog.errors import StoreError
 from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
-from watchdog.kinds import BLIND, GENERATION, LATE, LOOP, ROAD, kind_of
+from watchdog.kinds import BLIND, GENERATION, KERNEL_LOG, LATE, LOOP, ROAD, kind_of
 from watchdog.model import CheckProgress, CheckResult, Nature, Observation, Verdict
 from watchdog.reasons import OwnReason
 from watchdog.selfwatch.attribution import ClockReading, Gap, GapKind, attribute_to_gap, gap_between
-from watchdog.selfwatch.local_network import LocalNetwork, late_after_s, target_endpoints
-from watchdog.selfwatch.own_network import OwnNetwork
+from watchdog.selfwatch.local_network import LocalNetwork
+from watchdog.selfwatch.own_network import OwnNetwork, target_endpoints
 from watchdog.store import Store
 
+LATE_GRACE_S = 30.0
+"""What a run's result may take on its way, on a busy machine, before its check counts as late."""
+SCAN_SHARE = 0.8
+"""A scan with much to read may take this share of its interval (`checks.kernel_log.OVERALL_SHARE`)."""
+OTHER_RUN_S = 60.0
+"""How long a run of any other kind of check may take, unless its interval is longer."""
 GRACE_S = 60.0
 """After a gap the network may take this long to come back: Wi-Fi, DHCP, a VPN."""
 MOST_IN_A_ROW = 2
@@ -326,3 +332,18 @@ class SelfWatch:
             )
             await self._ingest.take(seen.key, CheckResult((seen,)))
         self._late = late
+
+
+def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:
+    """Check key → seconds from one completed run to the next after which it is late: interval, longest run, grace.
+
+    `intervals` are those of the checks that run, in seconds.
+    """
+    longest = {GENERATION.key(server.name): server.probe.timeout_s for server in config.servers}
+    for host in config.hosts:
+        log = host.kernel_log
+        longest[KERNEL_LOG.key(host.name)] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
+    return {
+        key: interval_s + longest.get(key, max(OTHER_RUN_S, interval_s)) + LATE_GRACE_S
+        for key, interval_s in intervals.items()
+    }

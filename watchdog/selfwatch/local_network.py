@@ -1,4 +1,4 @@
-"""Looks at the network next to this machine: which router it uses, and who answers a TCP probe.
+"""Looks at the network next to this machine: which router it uses, who answers a TCP probe, what our kernel can send.
 
 A probe is one TCP connection that is closed at once; a refusal is an answer too. No ICMP, which needs rights on some
 systems, and nothing is written anywhere (docs/decisions/0005).
@@ -12,16 +12,13 @@ import errno
 import ipaddress
 import re
 import socket
+import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from watchdog.config import Config, HostSettings, split_jump
-from watchdog.kinds import GENERATION, KERNEL_LOG, OF_HOSTS
 from watchdog.selfwatch.attribution import Answer, NetworkView, TcpProbe
-from watchdog.selfwatch.own_kernel import NoWay, name_servers, no_way_to
 
 ROUTER_PORTS = (53, 80, 443, 22)
 """What routers usually serve to their own network. A closed port answers as well, unless a firewall drops packets."""
@@ -301,50 +298,100 @@ def _is_own(address: str) -> bool:
     return False
 
 
-# Where each target can be probed, and after how long without a result a check is late.
+# What our own kernel says of the way to an address: no route leads there, or the link it leads over is down.
+# Nothing is sent: connecting a UDP socket only looks the route up. It needs no rights and but one file of the system's,
+# so it works in any network namespace.
 
-LATE_GRACE_S = 30.0
-"""What a run's result may take on its way, on a busy machine, before its check counts as late."""
-SCAN_SHARE = 0.8
-"""A scan with much to read may take this share of its interval (`checks.kernel_log.OVERALL_SHARE`)."""
-OTHER_RUN_S = 60.0
-"""How long a run of any other kind of check may take, unless its interval is longer."""
+LINUX_IPV6_ADDRESSES = Path("/proc/self/net/if_inet6")
+RESOLVER_FILES = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
+"""The first names the real servers where the second names a resolver on this machine."""
 
-
-def target_endpoints(config: Config) -> Mapping[str, Endpoint]:
-    """Check key → where its target is probed; for a target behind a jump host, the jump host."""
-    endpoints = {}
-    for server in config.servers:
-        parts = urlsplit(server.base_url)
-        if parts.hostname:
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            endpoints[GENERATION.key(server.name)] = Endpoint(parts.hostname, port)
-    by_name = {host.name: host for host in config.hosts}
-    for host in config.hosts:
-        for kind in OF_HOSTS:
-            endpoints[kind.key(host.name)] = _endpoint_of(host, by_name)
-    return endpoints
+_NO_ROUTE = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_SIOCGIFCONF, _SIOCGIFFLAGS = 0x8912, 0x8913
+_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_IFREQ_BYTES, _NAME_BYTES = 40, 16
+_MOST_INTERFACES = 256
 
 
-def _endpoint_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Endpoint:
-    if host.jump is None:
-        return Endpoint(host.address, host.port)
-    if host.jump in by_name:
-        return Endpoint(by_name[host.jump].address, by_name[host.jump].port)
-    _, address, port = split_jump(host.jump)
-    return Endpoint(address, port)
+@dataclass(frozen=True, slots=True)
+class NoWay:
+    """No packet can leave for an address: over `link`, which is down, or (empty) because no route leads there."""
+
+    link: str = ""
 
 
-def late_after_s(config: Config, intervals: Mapping[str, float]) -> Mapping[str, float]:
-    """Check key → seconds from one completed run to the next after which it is late: interval, longest run, grace.
+def no_way_to(address: str) -> NoWay | None:
+    """Why our own system can send nothing to `address`; None if it can, or nobody knows."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(
+            address, 9, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        )[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect(place)
+            source = str(asked.getsockname()[0]).partition("%")[0]
+    except OSError as error:
+        # Linux says "no route to host" only for a route that says so itself; macOS also for a neighbour that is dead.
+        ours = error.errno in _NO_ROUTE or (error.errno == errno.EHOSTUNREACH and sys.platform == "linux")
+        return NoWay() if ours else None
+    link = _link_of(source) if sys.platform == "linux" else ""
+    return NoWay(link) if link and not _is_running(link) else None
 
-    `intervals` are those of the checks that run, in seconds.
-    """
-    longest = {GENERATION.key(server.name): server.probe.timeout_s for server in config.servers}
-    for host in config.hosts:
-        log = host.kernel_log
-        longest[KERNEL_LOG.key(host.name)] = max(log.timeout_s, SCAN_SHARE * log.interval_s)
-    return {
-        key: interval_s + longest.get(key, max(OTHER_RUN_S, interval_s)) + LATE_GRACE_S
-        for key, interval_s in intervals.items()
-    }
+
+def name_servers() -> frozenset[str]:
+    """The addresses of the name servers that are other machines, as far as the system's files say."""
+    found: set[str] = set()
+    for file in RESOLVER_FILES:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            rows = [line.split() for line in file.read_text(encoding="ascii").splitlines()]
+            found |= {row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1 and _is_elsewhere(row[1])}
+    return frozenset(found)
+
+
+def _is_elsewhere(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return not ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    return False
+
+
+def _link_of(source: str) -> str:
+    """The network interface that has the address `source`; "" if that cannot be said."""
+    with contextlib.suppress(OSError, ValueError, UnicodeDecodeError):
+        if ":" not in source:
+            return _ipv4_links().get(source, "")
+        wanted = ipaddress.IPv6Address(source).packed.hex()
+        for line in LINUX_IPV6_ADDRESSES.read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[:1] == [wanted]:
+                return fields[-1]
+    return ""
+
+
+def _ipv4_links() -> dict[str, str]:
+    """IPv4 address → interface (netdevice(7), SIOCGIFCONF: 64-bit `struct ifreq`, an alias `eth0:1` is eth0)."""
+    import array  # noqa: PLC0415 - only when something cannot be reached
+    import fcntl  # noqa: PLC0415
+
+    room = array.array("B", bytes(_IFREQ_BYTES * _MOST_INTERFACES))
+    begin, size = room.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFCONF, struct.pack("iL", size, begin))
+    rows = room.tobytes()[: struct.unpack("iL", answer)[0]]
+    found = {}
+    for start in range(0, len(rows), _IFREQ_BYTES):
+        name = rows[start : start + _NAME_BYTES].partition(b"\0")[0].decode("ascii").partition(":")[0]
+        found[socket.inet_ntoa(rows[start + _NAME_BYTES + 4 : start + _NAME_BYTES + 8])] = name
+    return found
+
+
+def _is_running(link: str) -> bool:
+    """Whether the interface is up and has its carrier; True if that cannot be said."""
+    import fcntl  # noqa: PLC0415
+
+    asked_for = struct.pack(f"{_NAME_BYTES}s24x", link.encode())
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, asked_for)
+    except OSError:
+        return True
+    flags = struct.unpack_from("H", answer, _NAME_BYTES)[0]
+    return bool(flags & _IFF_UP) and bool(flags & _IFF_RUNNING)

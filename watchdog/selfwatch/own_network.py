@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from watchdog.clock import Clock
+from watchdog.config import Config, HostSettings, split_jump
 from watchdog.json_values import from_json, to_json
+from watchdog.kinds import GENERATION, OF_HOSTS
 from watchdog.model import Json, Observation, Verdict
 from watchdog.selfwatch.attribution import (
     Answer,
@@ -148,3 +151,27 @@ def _proof_of(memory: Json | None) -> RouterProof | None:
         return None if memory is None else from_json(RouterProof, memory)
     except ValueError:
         return None
+
+
+def target_endpoints(config: Config) -> Mapping[str, Endpoint]:
+    """Check key → where its target is probed; for a target behind a jump host, the jump host."""
+    endpoints = {}
+    for server in config.servers:
+        parts = urlsplit(server.base_url)
+        if parts.hostname:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            endpoints[GENERATION.key(server.name)] = Endpoint(parts.hostname, port)
+    by_name = {host.name: host for host in config.hosts}
+    for host in config.hosts:
+        for kind in OF_HOSTS:
+            endpoints[kind.key(host.name)] = _endpoint_of(host, by_name)
+    return endpoints
+
+
+def _endpoint_of(host: HostSettings, by_name: Mapping[str, HostSettings]) -> Endpoint:
+    if host.jump is None:
+        return Endpoint(host.address, host.port)
+    if host.jump in by_name:
+        return Endpoint(by_name[host.jump].address, by_name[host.jump].port)
+    _, address, port = split_jump(host.jump)
+    return Endpoint(address, port)

@@ -18,9 +18,8 @@ from watchdog.overview.html import Child, Html, document, scroll_area, tag
 from watchdog.overview.incidents import open_incident, past_incident, silence_words
 from watchdog.overview.plot import STRIPES, Bar, server_plots, time_marks, timeline_row
 from watchdog.overview.report import findings_by_kind
-from watchdog.overview.states import SYMBOLS, headline, state_of
 from watchdog.overview.statistics import Length, Series, Span, series_of, span_of, windows_hiding
-from watchdog.overview.status import Status
+from watchdog.overview.status import SYMBOLS, State, Status, headline, state_of
 from watchdog.policy import next_window, window_at
 from watchdog.reasons import HostReason
 from watchdog.store import BlindWindow, Reader
@@ -299,8 +298,13 @@ def _host(view: KeyView, data: PageData, times: TimeFormat) -> Html:
 
 
 def _card(view: KeyView, data: PageData, name: Child, *rest: Child) -> Html:
-    header = tag("header", tag("h3", name), state_of(view, data.status).pill())
+    header = tag("header", tag("h3", name), _pill(state_of(view, data.status)))
     return tag("article", header, tag("p", *_last_result(view), class_="said"), *rest, class_="card")
+
+
+def _pill(state: State) -> Html:
+    symbol = tag("span", SYMBOLS[state.kind], aria_hidden="true")
+    return tag("span", symbol, " ", state.words, class_=f"pill {state.kind} {state.severity}")
 
 
 def _last_result(view: KeyView) -> list[Child]:
