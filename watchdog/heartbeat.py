@@ -20,6 +20,7 @@ from watchdog.ingest import Ingest
 from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import HEARTBEAT
 from watchdog.model import CheckResult, Verdict
+from watchdog.reasons import OwnReason
 
 log = structlog.get_logger("heartbeat")
 
@@ -133,5 +134,5 @@ def failing(url: URL) -> URL:
 async def end_incident(ingest: Ingest, now: float) -> None:
     """The heartbeat arrives again, or is no longer configured: close its incident if there is one."""
     if any(incident.key == KEY for incident in ingest.open_incidents):
-        seen = own_observation(KEY, Verdict.PASS, "ok", "the heartbeat arrives again", now)
+        seen = own_observation(KEY, Verdict.PASS, OwnReason.OK, "the heartbeat arrives again", now)
         await ingest.take(KEY, CheckResult((seen,)))

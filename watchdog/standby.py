@@ -14,6 +14,7 @@ from watchdog.ingest.self_report import own_observation
 from watchdog.kinds import STANDBY
 from watchdog.model import CheckResult, Verdict
 from watchdog.policy import Standby
+from watchdog.reasons import OwnReason
 
 log = structlog.get_logger("standby")
 
@@ -88,7 +89,7 @@ class StandbyWatch:
     async def _end_incident(self, why: str) -> None:
         if any(incident.key == KEY for incident in self._ingest.open_incidents):
             log.info("handed_back", why=why)
-            seen = own_observation(KEY, Verdict.PASS, "ok", why, self._clock.wall())
+            seen = own_observation(KEY, Verdict.PASS, OwnReason.OK, why, self._clock.wall())
             await self._ingest.take(KEY, CheckResult((seen,)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from watchdog.config import ACKNOWLEDGE_ON, Secret
 from watchdog.errors import RuleError
+from watchdog.kinds import GENERATION, KERNEL_LOG, CheckKind
 from watchdog.loading.records import Problems, Record, shown
 from watchdog.model import Severity, matches_value
 from watchdog.policy import LABELS
@@ -131,7 +132,7 @@ def _check_fallback_loops(root: Record, problems: Problems) -> None:
 # Reach: there is something to watch, and every check alerts somebody (design §2, invariant 8).
 
 SHOWN_CHECKS = 3
-KINDS = {"servers": "generation", "hosts": "kernel_log"}
+KINDS = {"servers": GENERATION, "hosts": KERNEL_LOG}
 
 
 def check_reachability(root: Record, problems: Problems) -> None:
@@ -163,9 +164,9 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN_CHECKS]) + rest
 
 
-def _check_key(record: Record, kind: str) -> str:
+def _check_key(record: Record, kind: CheckKind) -> str:
     name = record.get("name")
-    return f"{kind}/{name}" if name else record.place.path
+    return kind.key(name) if name else record.place.path
 
 
 def _listeners(root: Record) -> Iterator[Listener]:

@@ -20,11 +20,11 @@ from watchdog.overview.incidents import past_incident
 from watchdog.overview.plot import server_plots
 from watchdog.overview.statistics import Series, Share, Span, Spread, blind_seconds, series_of
 from watchdog.overview.status import diagnosis_json
-from watchdog.reasons import ServerReason
+from watchdog.reasons import PASSING, HostReason, OwnReason, ServerReason
 from watchdog.store import BlindWindow, DeliveryView, Reader
 from watchdog.text import duration, full_timestamp, local_time, quantity
 
-NO_REQUEST = frozenset({"shutdown", "asleep"})
+NO_REQUEST = frozenset({OwnReason.SHUTDOWN, ServerReason.ASLEEP})
 """Reasons of observations that sent no request."""
 
 
@@ -263,7 +263,7 @@ Rows = list[tuple[str, str]]
 
 
 def _server_rows(one: ServerFigures) -> Rows:
-    failures = {name: count for name, count in one.reasons.items() if name not in ("ok", "garbage")}
+    failures = {name: count for name, count in one.reasons.items() if name not in PASSING}
     speed = one.tokens_per_s
     return [
         ("Answered", f"{one.answered.count} of {quantity(one.answered.total, 'probe')}, {_share(one.answered)}"),
@@ -281,7 +281,7 @@ def _server_rows(one: ServerFigures) -> Rows:
 def _host_rows(one: HostFigures) -> Rows:
     return [
         ("Read in full", f"{one.read.count} of {quantity(one.read.total, 'scan')}, {_share(one.read)}"),
-        ("Not read", _counts({name: count for name, count in one.reasons.items() if name != "ok"})),
+        ("Not read", _counts({name: count for name, count in one.reasons.items() if name != HostReason.OK})),
         ("Lines read", str(one.lines)),
         ("Kernel findings", _counts(one.findings)),
     ]

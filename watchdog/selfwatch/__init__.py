@@ -320,7 +320,7 @@ class SelfWatch:
             seen = own_observation(
                 LATE.key(key),
                 Verdict.FAIL if is_late else Verdict.PASS,
-                "late" if is_late else "ok",
+                "late" if is_late else OwnReason.OK,
                 f"no result of {key} for too long: it is not being watched"
                 if is_late
                 else f"{key} is being watched again",

@@ -16,9 +16,10 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from watchdog import kinds
 from watchdog.config import Config
 from watchdog.model import Delivery, Incident, Nature, Observation, OutcomeReason, Severity, TransitionKind, Verdict
-from watchdog.reasons import ServerReason
+from watchdog.reasons import HostReason, ServerReason
 
 PREFIX = "inference_watchdog"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -27,7 +28,7 @@ MOST_PREPARED = 100
 MOST_VALUES = 200
 """Different values of one label that grows with what is found; what comes later is counted as `other`."""
 OTHER = "other"
-GENERATION, KERNEL_LOG = "generation", "kernel_log"
+GENERATION, KERNEL_LOG = kinds.GENERATION.name, kinds.KERNEL_LOG.name
 UNFINISHED = "scrape_timeout"
 """The reason given when the scrape had to be answered before the probe ended."""
 
@@ -161,9 +162,9 @@ class Metrics:
 
     def _prepare_host(self, name: str, *, fully: bool) -> None:
         self._lines.labels(name)
-        self._scans.labels(name, Verdict.PASS.value, "ok")
+        self._scans.labels(name, Verdict.PASS.value, HostReason.OK.value)
         for reason in self._scan_reasons if fully else ():
-            if reason != "ok":
+            if reason != HostReason.OK:
                 self._scans.labels(name, Verdict.FAIL.value, self._reason(reason))
         for kind in self._kinds if fully else ():
             self._findings.labels(name, kind)
