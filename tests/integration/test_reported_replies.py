@@ -1,7 +1,8 @@
 """Replies of public reports on which the verdict was once wrong, played over a real socket.
 
-A file of `tests/fixtures/replies` holds the steps that answer each chat request, the pages beside it, and in `want`
-what is right. All are probed at the same time, once, because each hanging one takes its whole deadline.
+A file of `tests/fixtures/replies`, in the folder of its engine, holds the steps that answer each chat request, the
+pages beside it, and in `want` what is right. All are probed at the same time, once, because each hanging one takes its
+whole deadline.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import pytest
 from tests.support.reply_cases import probe_case
 from watchdog.checks.generation_report import ProbeOutcome
 
+_REPLIES = Path(__file__).parents[1] / "fixtures/replies"
 _CASES = {
-    path.stem: json.loads(path.read_text()) for path in (Path(__file__).parents[1] / "fixtures/replies").iterdir()
+    str(path.relative_to(_REPLIES).with_suffix("")): json.loads(path.read_text()) for path in _REPLIES.glob("*/*.json")
 }
 
 
@@ -42,13 +44,13 @@ def test_a_reply_of_a_public_report_is_judged_as_it_should_have_been(
 
 
 _QUOTED = {
-    "b03-mistralrs-1874": "Number of choices must be greater than 0.",
-    "b03v-plain-text-errors_a_end": "Number of choices must be greater than 0.",
-    "b03v-plain-text-errors_b_end": "Model worker crashed: CUDA error 700",
-    "b03v-plain-text-errors_c_end": "Error: engine thread panicked",
-    "b03v-plain-text-errors_d_end": "Internal Server Error",
-    "b03v-plain-text-errors_e_end": "upstream model is gone",
-    "b03v-plain-text-errors_f_after_text": "Error: engine thread panicked",
+    "mistral.rs/plain-text-error-then-silence": "Number of choices must be greater than 0.",
+    "mistral.rs/plain-text-error": "Number of choices must be greater than 0.",
+    "any-engine/plain-text-error-event": "Model worker crashed: CUDA error 700",
+    "any-engine/plain-text-error": "Error: engine thread panicked",
+    "any-engine/plain-text-error-then-done": "Internal Server Error",
+    "any-engine/json-string-error": "upstream model is gone",
+    "any-engine/plain-text-error-after-text": "Error: engine thread panicked",
 }
 
 

@@ -20,7 +20,7 @@ def lines_of(metrics: Metrics, state: StateMetrics | None = None) -> dict[str, f
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(configuration(), version="1.2.3", scan_reasons=["ok", "silent"])
+    return Metrics(configuration(), version="1.2.3")
 
 
 def test_what_has_not_happened_yet_is_there_as_zero(metrics: Metrics) -> None:

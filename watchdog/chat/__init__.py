@@ -111,7 +111,6 @@ class Deadline:
             self._looking = None
 
     def stop(self) -> None:
-        """The exchange is over."""
         self.replied()
         self._limit = None
 

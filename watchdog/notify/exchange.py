@@ -48,7 +48,6 @@ class Exchange:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop bounding."""
         _current.exchange = None
 
     def begin(self) -> None:

@@ -18,7 +18,6 @@ class TimeFormat:
     zone: tzinfo | None = None
 
     def local(self, at: float) -> datetime:
-        """`at` in the zone."""
         return local_time(at, self.zone)
 
     def stamp(self, at: float, *, seconds: bool = False) -> Html:

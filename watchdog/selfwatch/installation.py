@@ -22,8 +22,6 @@ _PACKAGES = ("watchdog", "apprise")
 
 
 class Files(StrEnum):
-    """What became of the files."""
-
     SAME = "same"
     GONE = "gone"
     REPLACED = "replaced"

@@ -15,7 +15,6 @@ from watchdog.clock import Clock, run_while
 from watchdog.config import Config
 from watchdog.kinds import GENERATION
 from watchdog.model import Check, CheckProgress, CheckResult, Delivery, Incident, Observation, Outcome, TransitionKind
-from watchdog.reasons import HostReason
 from watchdog.store import Store
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class WebLifecycle:
 def _metrics(config: Config) -> Metrics:
     from watchdog.web.metrics import Metrics  # noqa: PLC0415 - loaded only with `web:`
 
-    return Metrics(config, version=_version(), scan_reasons=[reason.value for reason in HostReason])
+    return Metrics(config, version=_version())
 
 
 def _version() -> str:

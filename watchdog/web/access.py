@@ -121,7 +121,6 @@ class Connections:
         header_timeout_s: float = HEADER_TIMEOUT_S,
         exchange_timeout_s: float = EXCHANGE_TIMEOUT_S,
     ) -> None:
-        """At most `most` connections at the same time."""
         self._most = most
         self._header_timeout_s = header_timeout_s
         self._exchange_timeout_s = exchange_timeout_s
@@ -129,7 +128,6 @@ class Connections:
         self._busy: set[asyncio.BaseTransport] = set()
 
     def __len__(self) -> int:
-        """How many are open."""
         return len(self._timers)
 
     def opened(self, transport: asyncio.Transport) -> None:
@@ -145,7 +143,6 @@ class Connections:
         self._limit(transport, self._header_timeout_s)
 
     def closed(self, transport: asyncio.BaseTransport) -> None:
-        """Forget a connection."""
         timer = self._timers.pop(transport, None)
         if timer is not None:
             timer.cancel()

@@ -54,7 +54,6 @@ class StateCollector(Collector):
         self.state = StateMetrics()
 
     def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
-        """One family for each part of the state."""
         state = self.state
         yield self._gauge("incidents_open", "Open incidents.", "severity", state.open_incidents)
         yield self._gauge("check_firing", "1 while an incident of this check is open.", "check", state.firing)
@@ -91,16 +90,15 @@ class BoundedValues:
 
 
 class Metrics:
-    """Everything that is counted. `scan_reasons` are those that a scan can end with, to prepare their series."""
+    """Everything that is counted."""
 
-    def __init__(self, config: Config, *, version: str, scan_reasons: Iterable[str] = ()) -> None:
+    def __init__(self, config: Config, *, version: str) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without types
         self._registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         self._state = StateCollector()
         self._registry.register(self._state)
-        self._scan_reasons = tuple(scan_reasons)
         self._kinds: tuple[str, ...] = ()
         self._reason, self._kind = BoundedValues(), BoundedValues()
         build = Gauge(f"{PREFIX}_build_info", "Always 1; the version that runs.", ["version"], registry=self._registry)
@@ -163,9 +161,9 @@ class Metrics:
     def _prepare_host(self, name: str, *, fully: bool) -> None:
         self._lines.labels(name)
         self._scans.labels(name, Verdict.PASS.value, HostReason.OK.value)
-        for reason in self._scan_reasons if fully else ():
+        for reason in HostReason if fully else ():
             if reason != HostReason.OK:
-                self._scans.labels(name, Verdict.FAIL.value, self._reason(reason))
+                self._scans.labels(name, Verdict.FAIL.value, self._reason(reason.value))
         for kind in self._kinds if fully else ():
             self._findings.labels(name, kind)
 

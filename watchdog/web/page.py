@@ -69,7 +69,6 @@ class PageData:
 
     @property
     def at(self) -> float:
-        """When it was read."""
         return self.status.snapshot.at
 
     def views(self, prefix: str) -> tuple[KeyView, ...]:
