@@ -21,6 +21,7 @@ from watchdog.cli.options import read_environment_file, service_environment
 from watchdog.cli.service import MARK, ServiceKind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
 
 ROOT = Path(__file__).parents[2]
+FIGURES = Path(__file__).parents[2] / "docs/benchmarks.md"
 UNITS = ROOT / "units"
 PLIST = UNITS / "org.inference-watchdog.daemon.plist"
 CHECKER = runpy.run_path(str(ROOT / "packaging/macos/check_plist.py"))
@@ -70,6 +71,14 @@ def test_the_exposure_is_at_most_1_3(name: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["inference-watchdog.service", "user/inference-watchdog.service"])
+def test_the_memory_is_limited_to_a_multiple_of_what_was_measured(name: str) -> None:
+    measured = [int(figure) for figure in re.findall(r"resident memory, MiB \| (\d+)", FIGURES.read_text())]
+    limits = dict(re.findall(r"^(Memory(?:High|Max))=(\d+)M$", (UNITS / name).read_text(), re.MULTILINE))
+    assert len(measured) >= 2
+    assert 3 * max(measured) <= int(limits["MemoryHigh"]) < int(limits["MemoryMax"]) <= 6 * max(measured)
 
 
 def test_both_system_units_have_the_same_sandbox_and_the_same_secrets() -> None:
