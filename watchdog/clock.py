@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
+# Linux has a clock of its own that goes on while the machine sleeps; macOS gives its monotonic one that meaning.
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
 
 class Clock(Protocol):
     """Wall time in Unix seconds, monotonic time in seconds, and sleeping."""
@@ -17,6 +20,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back; stops while the machine sleeps."""
+        ...
+
+    def elapsed(self) -> float:
+        """Seconds that never go back, and go on while the machine sleeps: what the wall clock should have moved by."""
         ...
 
     async def sleep(self, duration_s: float) -> None:
@@ -31,6 +38,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def elapsed(self) -> float:
+        return time.monotonic() if _ELAPSED is None else time.clock_gettime(_ELAPSED)
 
     async def sleep(self, duration_s: float) -> None:
         await asyncio.sleep(max(0.0, duration_s))

@@ -151,6 +151,8 @@ class Outbox:
             if not await self._rested(line):
                 return
             line.queued.clear()
+            if self._ingest.check_clock is not None:
+                await self._ingest.check_clock()
             lease = await self._store.lease(
                 name, self._clock.wall(), self._expire_s, line.receiver.grouping, line.sent_at
             )

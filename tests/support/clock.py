@@ -14,6 +14,7 @@ class ManualClock:
         """Start at `wall` Unix seconds and at 1000 monotonic seconds."""
         self._wall = wall
         self._monotonic = 1000.0
+        self._asleep = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
@@ -25,6 +26,10 @@ class ManualClock:
         """Monotonic seconds."""
         return self._monotonic
 
+    def elapsed(self) -> float:
+        """Monotonic seconds, and those slept."""
+        return self._monotonic + self._asleep
+
     async def sleep(self, duration_s: float) -> None:
         """Wait until `advance` has moved past the end of the sleep."""
         if duration_s <= 0:
@@ -35,8 +40,13 @@ class ManualClock:
         await future
 
     def jump_wall(self, seconds: float) -> None:
-        """Step the wall clock alone: NTP, a daylight-saving bug, or a machine that slept."""
+        """Set the wall clock: NTP, or a person."""
         self._wall += seconds
+
+    def sleep_for(self, seconds: float) -> None:
+        """The machine sleeps: the monotonic clock stands, the others go on."""
+        self._wall += seconds
+        self._asleep += seconds
 
     def stand_still(self, seconds: float) -> None:
         """Both clocks move while nobody runs, as in a paused process. Sleepers wake at the next `advance`."""

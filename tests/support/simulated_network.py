@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.alerting_path import Station, configuration, observed, paced
+from tests.support.clock import ManualClock
 from watchdog.config import Config
 from watchdog.model import CheckResult, Json, Observation, Severity, Verdict
 from watchdog.scheduler import Scheduler
@@ -98,8 +99,15 @@ class Target:
 class Lan:
     """A station with a scheduler and a self-watch around it, on one clock. Let it live with `pass_time`."""
 
-    def __init__(self, tmp_path: Path, config: Config | None = None, *, router: str | None = ROUTER) -> None:
-        """Nothing runs before `async with`."""
+    def __init__(
+        self,
+        tmp_path: Path,
+        config: Config | None = None,
+        *,
+        router: str | None = ROUTER,
+        wall: float = 1_795_000_000.0,
+    ) -> None:
+        """Nothing runs before `async with`. The clock says `wall` (Unix seconds)."""
         config = paced(config or configuration())
         servers = tuple(
             replace(server, base_url=f"http://192.0.2.{20 + number}:8000/v1")
@@ -110,6 +118,7 @@ class Lan:
         hosts = tuple(replace(host, address=f"192.0.2.{10 + number}") for number, host in enumerate(config.hosts))
         self.config = replace(config, servers=servers, hosts=hosts)
         self.station = Station(tmp_path, self.config)
+        self.station.clock = ManualClock(wall)
         self.around = PretendedNetwork(router)
         self.results: list[Observation] = []
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.alerting_path import line_seen, observed
+from watchdog.clock import SystemClock
 from watchdog.model import Verdict
 from watchdog.selfwatch.attribution import (
     Answer,
@@ -41,26 +42,29 @@ def look(router: Answer | None = Answer.SILENT, targets: tuple[TcpProbe, ...] = 
 
 
 @pytest.mark.parametrize(
-    ("wall_s", "monotonic_s", "kind", "lasted_s"),
+    ("wall_s", "monotonic_s", "elapsed_s", "kind", "lasted_s", "step_s"),
     [
-        (1.0, 1.0, None, 0),
-        (3.0, 1.0, None, 0),
-        (-2.0, 1.0, None, 0),
-        (9.0, 9.0, None, 0),
-        (7201.0, 1.0, GapKind.ASLEEP, 7200),
-        (3 * 86400 + 1.0, 1.0, GapKind.ASLEEP, 3 * 86400),
-        (-7199.0, 1.0, GapKind.SET_BACK, 7200),
-        (61.0, 61.0, GapKind.STALLED, 60),
-        (7201.0, 61.0, GapKind.ASLEEP, 7140),
+        (1.0, 1.0, 1.0, None, 0, 0),
+        (3.0, 1.0, 1.0, None, 0, 0),
+        (-2.0, 1.0, 1.0, None, 0, 0),
+        (9.0, 9.0, 9.0, None, 0, 0),
+        (7201.0, 1.0, 7201.0, GapKind.ASLEEP, 7200, 0),
+        (3 * 86400 + 1.0, 1.0, 3 * 86400 + 1.0, GapKind.ASLEEP, 3 * 86400, 0),
+        (-7199.0, 1.0, 1.0, GapKind.SET_BACK, 7200, -7200),
+        (7201.0, 1.0, 1.0, GapKind.SET_FORWARD, 7200, 7200),
+        (10801.0, 1.0, 7201.0, GapKind.ASLEEP, 7200, 3600),
+        (61.0, 61.0, 61.0, GapKind.STALLED, 60, 0),
+        (7201.0, 61.0, 7201.0, GapKind.ASLEEP, 7140, 0),
     ],
 )
-def test_wall_against_monotonic_clock_tells_sleep_stall_and_step(
-    wall_s: float, monotonic_s: float, kind: GapKind | None, lasted_s: float
+def test_three_clocks_tell_sleep_stall_and_step(
+    wall_s: float, monotonic_s: float, elapsed_s: float, kind: GapKind | None, lasted_s: float, step_s: float
 ) -> None:
-    gap = gap_between(ClockReading(NOW, 50.0), ClockReading(NOW + wall_s, 50.0 + monotonic_s), 1.0)
+    after = ClockReading(NOW + wall_s, 50.0 + monotonic_s, 70.0 + elapsed_s)
+    gap = gap_between(ClockReading(NOW, 50.0, 70.0), after, 1.0)
     assert (gap and gap.kind) == kind
     if gap is not None:
-        assert gap.lasted_s == lasted_s
+        assert (gap.lasted_s, gap.step_s) == (lasted_s, step_s)
         assert gap.began_at <= gap.ended_at
 
 
@@ -68,7 +72,7 @@ def test_wall_against_monotonic_clock_tells_sleep_stall_and_step(
 def test_a_gap_is_found_exactly_when_the_clocks_part_or_we_are_late(
     wall_s: float, elapsed_s: float, expected_s: float
 ) -> None:
-    gap = gap_between(ClockReading(0.0, 0.0), ClockReading(wall_s, elapsed_s), expected_s)
+    gap = gap_between(ClockReading(0.0, 0.0, 0.0), ClockReading(wall_s, elapsed_s, elapsed_s), expected_s)
     apart = abs(wall_s - elapsed_s) >= 10
     assert (gap is not None) == (apart or elapsed_s - expected_s >= 10)
 
@@ -216,3 +220,10 @@ def test_passes_and_kernel_lines_are_never_touched() -> None:
     for seen in (observed(Verdict.PASS, at=NOW - 9000), replace(line_seen(), at=NOW - 9000)):
         assert attribute_to_gap(seen, SLEPT, NOW, settling=True) is seen
         assert attribute_to_network(seen, LOST, NOW) is seen
+
+
+def test_the_system_clock_that_goes_on_asleep_moves_like_the_monotonic_one_while_awake() -> None:
+    clock = SystemClock()
+    first = clock.elapsed() - clock.monotonic()
+    assert first >= -0.1
+    assert abs(clock.elapsed() - clock.monotonic() - first) < 1.0

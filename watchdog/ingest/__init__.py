@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import tzinfo
 
@@ -41,6 +41,9 @@ KEEP_INCIDENTS_S = 400 * 86400.0
 _TIDY_EVERY_S = 600.0
 _MEND_EVERY_S = 30.0
 _UNTAKEN_LIMIT = 100
+PROVEN_AFTER_S = 86400.0
+NO_CLOCK_BEFORE = 1_600_000_000.0
+"""Machines without a clock of their own begin in 1970; what says it is from then began by a clock that was not set."""
 
 
 class QueueEvents:
@@ -85,8 +88,11 @@ class Ingest:
         self._full: set[str] = set()
         self._untaken: dict[str, tuple[Observation, ...]] = {}
         self._tidied_at = self._mended_at = clock.monotonic()
+        self._unproven: list[tuple[float, float]] = []
         self._on_change = on_change
         self.queued = QueueEvents()
+        self.check_clock: Callable[[], Awaitable[None]] | None = None
+        """Follows a clock that was set meanwhile; awaited before anything is sent or given up for its age."""
 
     @property
     def plan(self) -> AlertPlan:
@@ -100,6 +106,9 @@ class Ingest:
     async def start(self) -> None:
         """Once before the first observation: read silences, close what left the plan, report a repaired database."""
         await self._follow_operator_requests(self._clock.wall())
+        unset_at = self._incidents.latest_before(NO_CLOCK_BEFORE)
+        if unset_at is not None and self._clock.wall() >= NO_CLOCK_BEFORE:
+            await self.follow_clock(self._clock.wall() - unset_at, NO_CLOCK_BEFORE)
         await self.replan(self._incidents.plan)
         aside = self._store.set_aside
         if aside is not None:
@@ -157,6 +166,18 @@ class Ingest:
         await self._write(work)
         await self._maintain_store(at)
         await self._report_storage()
+
+    async def follow_clock(self, step_s: float, set_at: float) -> None:
+        """Our clock was set by `step_s` seconds when it said `set_at`: what is open or queued moves along.
+
+        What a clock says that was set forward is not believed for a day: a wrong one must not delete the history.
+        """
+        if step_s > 0:
+            self._unproven.append((self._clock.elapsed() + PROVEN_AFTER_S, step_s))
+        work = UnitOfWork()
+        self._incidents.follow_clock(step_s, set_at, work)  # before anything that may be decided meanwhile
+        await self._store.follow_clock(step_s, set_at)
+        await self._write(work)
 
     async def replan(self, plan: AlertPlan, redactor: Redactor | None = None) -> None:
         """Follow a new configuration: what it does not watch any more is closed, and transition so."""
@@ -367,7 +388,9 @@ class Ingest:
             self._mended_at = elapsed
             await self._store.mend(now)
         if elapsed - self._tidied_at >= _TIDY_EVERY_S:
-            more = await self._store.tidy(now, KEEP_OBSERVATIONS_S, KEEP_INCIDENTS_S)
+            self._unproven = [(until, step_s) for until, step_s in self._unproven if until > self._clock.elapsed()]
+            proven = now - sum(step_s for _, step_s in self._unproven)
+            more = await self._store.tidy(proven, KEEP_OBSERVATIONS_S, KEEP_INCIDENTS_S)
             self._tidied_at = elapsed - _TIDY_EVERY_S if more else elapsed
         for receiver in [name for name in self._full if self._store.depth(name) < OUTBOX_LIMIT // 2]:
             self._full.discard(receiver)

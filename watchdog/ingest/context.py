@@ -8,7 +8,18 @@ from dataclasses import dataclass, replace
 from watchdog.diagnosis import PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
 from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
 from watchdog.message.redaction import Redactor
-from watchdog.model import Cause, Evidence, Incident, IncidentStatus, Nature, Observation, Severity, TrackState, Verdict
+from watchdog.model import (
+    Cause,
+    Evidence,
+    Incident,
+    IncidentStatus,
+    Nature,
+    Observation,
+    Severity,
+    TrackState,
+    Verdict,
+    dated_anew,
+)
 from watchdog.policy import AlertPlan
 from watchdog.reasons import OwnReason, ServerReason
 from watchdog.text import clean_line
@@ -23,6 +34,12 @@ class DiagnosisContext:
     def note(self, observation: Observation) -> None:
         if observation.nature is Nature.CONDITION and kind_of(observation.key) not in (None, FOLLOW):
             self.newest[observation.key] = observation
+
+    def follow_clock(self, step_s: float, set_at: float) -> None:
+        """Our clock was set by `step_s` when it said `set_at`."""
+        self.newest = {
+            key: replace(seen, at=dated_anew(seen.at, step_s, set_at) or seen.at) for key, seen in self.newest.items()
+        }
 
     def forget(self, plan: AlertPlan) -> None:
         """Forget what `plan` does not watch."""

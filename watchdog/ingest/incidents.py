@@ -243,6 +243,22 @@ class Incidents:
             if len(notified) != len(incident.notified):
                 self._keep(replace(incident, notified=notified), key, work)
 
+    def latest_before(self, at: float) -> float | None:
+        """When something that is open was last seen, of all that was before `at`."""
+        seen = (state.last_at for state in self.tracks.values() if state.last_at is not None)
+        return max((one for one in seen if one < at), default=None)
+
+    def follow_clock(self, step_s: float, set_at: float, work: UnitOfWork) -> None:
+        """Our clock was set by `step_s` when it said `set_at`: what began by the old one lasts as long as it did."""
+        for key, state in list(self.tracks.items()):
+            if state.phase is not Phase.OK:
+                work.changes(self.tracks, key)
+                self.tracks[key] = work.tracks[key] = state.dated_anew(step_s, set_at)
+                work.hurried = True
+        for key, incident in list(self.open.items()):
+            self._keep(incident.dated_anew(step_s, set_at), key, work)
+        self._context.follow_clock(step_s, set_at)
+
     def acknowledge(self, acknowledged: Mapping[str, float]) -> None:
         """Mark the open incidents that a person has acknowledged."""
         for key, incident in self.open.items():

@@ -16,6 +16,7 @@ from watchdog.model.incident import (
     TrackState,
     Transition,
     TransitionKind,
+    dated_anew,
 )
 from watchdog.model.notification import (
     Delivery,
@@ -76,6 +77,7 @@ __all__ = [
     "TransitionKind",
     "Verdict",
     "Weekday",
+    "dated_anew",
     "matches_value",
     "split_statement",
     "statement_of",

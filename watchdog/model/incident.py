@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from watchdog.model.observation import Evidence, Nature, Severity, phrase_of, statement_of
 
@@ -16,6 +17,11 @@ class Confidence(StrEnum):
 
     LIKELY = "likely"
     CANNOT_TELL = "cannot tell"
+
+
+def dated_anew(at: float | None, step_s: float, set_at: float) -> float | None:
+    """`at` by a clock that was set by `step_s` when it said `set_at`; a later time was not taken from it."""
+    return at + step_s if at is not None and at <= set_at else at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +133,12 @@ class TrackState:
     def is_open(self) -> bool:
         return self.phase in (Phase.FIRING, Phase.RECOVERING)
 
+    def dated_anew(self, step_s: float, set_at: float) -> TrackState:
+        """The same by a clock that was set by `step_s` seconds when it said `set_at`."""
+        names = ("since", "last_at", "last_good_at", "struck_at", "failing_since")
+        times: dict[str, Any] = {name: dated_anew(getattr(self, name), step_s, set_at) for name in names}
+        return replace(self, **times)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
@@ -202,6 +214,19 @@ class Incident:
     look_only: bool = False
     failing_since: float | None = field(default=None, metadata={"sparse": True})
 
+    def dated_anew(self, step_s: float, set_at: float) -> Incident:
+        """The same by a clock that was set by `step_s` seconds when it said `set_at`."""
+        names = ("since", "opened_at", "last_at", "last_good_at", "failing_since", "acknowledged_at")
+        times: dict[str, Any] = {name: dated_anew(getattr(self, name), step_s, set_at) for name in names}
+        for name in ("diagnosis", "diagnosis_told"):
+            if (one := getattr(self, name)) is not None:
+                times[name] = replace(one, evidence=_dated_anew(one.evidence, step_s, set_at))
+        notified = {
+            name: replace(told, at=dated_anew(told.at, step_s, set_at) or 0.0) for name, told in self.notified.items()
+        }
+        evidence = _dated_anew(self.evidence, step_s, set_at)
+        return replace(self, **times, notified=notified, evidence=evidence)
+
     @property
     def phrase(self) -> str:
         """All that it says, without its subject."""
@@ -211,3 +236,7 @@ class Incident:
     def statement(self) -> str:
         """All that it says, as a person reads it on its own."""
         return statement_of(self.subject, self.phrase)
+
+
+def _dated_anew(facts: tuple[Evidence, ...], step_s: float, set_at: float) -> tuple[Evidence, ...]:
+    return tuple(replace(fact, at=dated_anew(fact.at, step_s, set_at)) for fact in facts)

@@ -50,7 +50,7 @@ class Clocks:
         """Whether a failure was put down to the last gap."""
 
     def _read(self) -> ClockReading:
-        return ClockReading(self._clock.wall(), self._clock.monotonic())
+        return ClockReading(self._clock.wall(), self._clock.monotonic(), self._clock.elapsed())
 
     @property
     def settling(self) -> bool:
@@ -78,6 +78,7 @@ class Clocks:
         gap = self._gap
         if gap is None:
             return observation
+        observation = _dated_anew(observation, gap, self._clock.wall())
         seen = attribute_to_gap(observation, gap, self._clock.wall(), settling=self._settling_for(gap))
         if seen is observation:
             self._explained.pop(observation.key, None)
@@ -92,6 +93,12 @@ class Clocks:
     def _settling_for(self, gap: Gap) -> bool:
         # A clock that was set back says nothing about the network: we were awake all the time.
         return self.settling and gap.kind is not GapKind.SET_BACK
+
+
+def _dated_anew(observation: Observation, gap: Gap, now: float) -> Observation:
+    """`observation` as begun by the clock of now, if its run began before the clock was set."""
+    before = observation.at > now + 1.0 if gap.step_s < 0 else gap.step_s > 0 and observation.at <= gap.set_at
+    return replace(observation, at=observation.at + gap.step_s) if before else observation
 
 
 log = structlog.get_logger("selfwatch")
@@ -138,10 +145,12 @@ class SelfWatch:
         self._late: set[str] = set()
         self._asked_for = False
         self._gaps: list[Gap] = []
+        self._steps: list[Gap] = []
         self._news = asyncio.Event()
         self._woke = 0.0
         self._rounds_owed: list[float] = []
         self._survey_at = clock.monotonic()
+        ingest.check_clock = self.check_clock
 
     def watch(self, config: Config, intervals: Mapping[str, float]) -> None:
         """Follow the targets of `config` from now on; `intervals` are those of its checks, by key, in seconds."""
@@ -154,6 +163,11 @@ class SelfWatch:
         self._since = {key: self._since[key] if key in same else now for key in self._limits}
         self._survey_at = now
         self._news.set()
+
+    async def check_clock(self) -> None:
+        """Find out whether the clock was set since the last look, and let what is open and queued follow it."""
+        self._check_clocks()
+        await self._follow_steps()
 
     @property
     def settling(self) -> bool:
@@ -175,7 +189,7 @@ class SelfWatch:
 
     async def attribute(self, result: CheckResult) -> CheckResult:
         """`result`, with failures that our own trouble explains made unknown."""
-        self._check_clocks()
+        await self.check_clock()
         seen = tuple([await self._attribute(observation) for observation in result.observations])
         same = all(new is old for new, old in zip(seen, result.observations, strict=True))
         return result if same else replace(result, observations=seen)
@@ -224,11 +238,19 @@ class SelfWatch:
             return
         log.warning("gap", kind=gap.kind.value, what=gap.words)
         self._gaps.append(gap)
+        if gap.step_s:
+            self._steps.append(gap)
         self._news.set()
         if gap.kind is not GapKind.SET_BACK:
             self._woke = self._clock.monotonic()
             self._rounds_owed = [GRACE_S / 2, GRACE_S]
             self._round_now()
+
+    async def _follow_steps(self) -> None:
+        """What is open began by a clock that has been set since: all of it moves along, before anything new is seen."""
+        while self._steps:
+            gap = self._steps.pop(0)
+            await self._ingest.follow_clock(gap.step_s, gap.set_at)
 
     async def run(self) -> None:
         try:
@@ -261,6 +283,7 @@ class SelfWatch:
             until_survey_s = self._survey_at - self._clock.monotonic()
             await sleep_or_event(self._clock, LOOK_AGAIN_S if blind else until_survey_s, self._news)
             self._news.clear()
+            await self._follow_steps()
             while self._gaps:
                 await self._report_gap(self._gaps.pop(0))
             await self._report_lateness()

@@ -170,26 +170,33 @@ STALL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """Both clocks at one moment: Unix seconds, and monotonic seconds."""
+    """The clocks at one moment: Unix seconds, monotonic seconds, and those that go on while the machine sleeps."""
 
     wall: float
     monotonic: float
+    elapsed: float
 
 
 class GapKind(StrEnum):
     ASLEEP = "asleep"
     STALLED = "stalled"
+    SET_FORWARD = "set_forward"
     SET_BACK = "set_back"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time that we did not see, in Unix seconds. After `SET_BACK` nothing is missing: it begins and ends now."""
+    """A time that we did not see, in Unix seconds. Where the clock was set nothing is missing: it begins and ends now.
+
+    `step_s` is how far the wall clock was set, forward or (negative) back, and `set_at` what it said before.
+    """
 
     kind: GapKind
     began_at: float
     ended_at: float
     lasted_s: float
+    step_s: float = 0.0
+    set_at: float = 0.0
 
     def covers(self, began_at: float, now: float) -> bool:
         """Whether a run that began at `began_at` was under way in this gap. `now` is after the gap.
@@ -202,7 +209,9 @@ class Gap:
     def words(self) -> str:
         lasted = duration(self.lasted_s)
         if self.kind is GapKind.ASLEEP:
-            return f"this machine slept for {lasted}, or its clock was set forward by as much"
+            return f"this machine slept for {lasted}"
+        if self.kind is GapKind.SET_FORWARD:
+            return f"this machine's clock was set forward by {lasted}, or it is a virtual one that was paused as long"
         if self.kind is GapKind.STALLED:
             return f"inference-watchdog was stalled for {lasted}: paused, or its machine was overloaded"
         return f"this machine's clock was set back by {lasted}"
@@ -210,14 +219,18 @@ class Gap:
 
 def gap_between(before: ClockReading, after: ClockReading, expected_s: float) -> Gap | None:
     """The gap between two looks at the clocks that were meant to be `expected_s` apart, or None."""
-    elapsed = after.monotonic - before.monotonic
-    drift = (after.wall - before.wall) - elapsed
-    if drift >= JUMP_S:
-        return Gap(GapKind.ASLEEP, before.wall, after.wall, drift)
-    if drift <= -JUMP_S:
-        return Gap(GapKind.SET_BACK, after.wall, after.wall, -drift)
-    if elapsed - expected_s >= STALL_S:
-        return Gap(GapKind.STALLED, before.wall, after.wall, elapsed - expected_s)
+    awake_s = after.monotonic - before.monotonic
+    asleep_s = (after.elapsed - before.elapsed) - awake_s
+    set_by_s = (after.wall - before.wall) - awake_s - asleep_s
+    step_s, now = (set_by_s if abs(set_by_s) >= JUMP_S else 0.0), after.wall
+    if asleep_s >= JUMP_S:
+        return Gap(GapKind.ASLEEP, now - asleep_s - awake_s, now, asleep_s, step_s, before.wall)
+    if step_s > 0:
+        return Gap(GapKind.SET_FORWARD, now, now, step_s, step_s, before.wall)
+    if step_s < 0:
+        return Gap(GapKind.SET_BACK, now, now, -step_s, step_s, before.wall)
+    if awake_s - expected_s >= STALL_S:
+        return Gap(GapKind.STALLED, before.wall, now, awake_s - expected_s)
     return None
 
 

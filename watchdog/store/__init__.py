@@ -284,6 +284,10 @@ class Store:
         sql = "INSERT INTO blind_windows (began_at, ended_at, reason) VALUES (?, ?, ?)"
         await self._do(lambda db: db.execute(sql, (began_at, ended_at, reason)).rowcount)
 
+    async def follow_clock(self, step_s: float, set_at: float) -> None:
+        """Our clock was set by `step_s` seconds when it said `set_at`: what is queued is as old and due as before."""
+        await self._do(lambda db: deliveries.follow_clock(db, step_s, set_at))
+
     async def tidy(self, now: float, keep_observations_s: float, keep_incidents_s: float) -> bool:
         """Delete what is too old, some of it; True if there is more."""
         return await self._do(lambda db: tidy(db, now, keep_observations_s, keep_incidents_s))

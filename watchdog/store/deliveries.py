@@ -293,6 +293,15 @@ def retry_now(connection: sqlite3.Connection, receiver: str, now: float) -> None
     connection.execute("UPDATE outbox SET due_at = ? WHERE receiver = ? AND state = 'queued'", (now, receiver))
 
 
+def follow_clock(connection: sqlite3.Connection, step_s: float, set_at: float) -> None:
+    """Our clock was set by `step_s` seconds when it said `set_at`."""
+    connection.execute(
+        "UPDATE outbox SET created_at = created_at + :step, due_at = due_at + :step, leased_at = leased_at + :step"
+        " WHERE state IN ('queued', 'leased') AND created_at <= :set_at",
+        {"step": step_s, "set_at": set_at},
+    )
+
+
 def forget_receivers(connection: sqlite3.Connection, known: set[str], now: float) -> int:
     """Drop the undelivered rows of receivers that left the configuration; returns how many rows."""
     gone = set(depths(connection)) - known
