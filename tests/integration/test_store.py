@@ -21,7 +21,7 @@ from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
 from watchdog.store.files import MIGRATIONS, start_error
-from watchdog.store.writer import Writer
+from watchdog.store.writer_thread import Writer
 
 NOW = 1_795_000_000.0
 DAY_S = 86400.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from watchdog.completion.accumulator import split_thinking
 from watchdog.completion.reply import Reply
-from watchdog.completion.text import split_thinking
 from watchdog.completion.verdict import End, Judgement
 from watchdog.model import Severity
 from watchdog.reasons import ServerReason

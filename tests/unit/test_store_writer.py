@@ -16,7 +16,7 @@ from watchdog.model import Observation, Severity, TrackState, Verdict
 from watchdog.store import Commit, Reader, Requests
 from watchdog.store.files import connect_new, open_database
 from watchdog.store.in_memory import Reserve, open_memory_fallback, restore_to_disk
-from watchdog.store.writer import Trouble, Writer
+from watchdog.store.writer_thread import Trouble, Writer
 from watchdog.store.writes import apply, tidy
 
 NOW = 1_795_000_000.0

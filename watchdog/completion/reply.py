@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from watchdog.completion.accumulator import ReplyAccumulator
 from watchdog.completion.error_body import ErrorBody, error_body_in
 from watchdog.completion.sse import Broken, Done, EventReader, looks_like_events
-from watchdog.completion.text import ReplyAccumulator
 from watchdog.completion.verdict import (
     End,
     Judgement,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from watchdog.completion import phrases
+from watchdog.completion.accumulator import ReplyAccumulator
 from watchdog.completion.error_body import (
     ErrorBody,
     bare_error_body,
@@ -19,7 +20,6 @@ from watchdog.completion.error_body import (
     wants_other_limit,
     wants_tls,
 )
-from watchdog.completion.text import ReplyAccumulator
 from watchdog.json_values import loads_untrusted
 from watchdog.model import Json
 from watchdog.reasons import ServerReason

@@ -30,7 +30,7 @@ from watchdog.store.reader import (
     Sample,
     Snapshot,
 )
-from watchdog.store.writer import Trouble, Writer
+from watchdog.store.writer_thread import Trouble, Writer
 from watchdog.store.writes import Commit, Queued, Requests, apply, depths, tidy
 
 __all__ = [
