@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from watchdog.loading.schema import Key, keys_of
 from watchdog.model import Severity
 
 SHIPPED = Path(__file__).parents[2] / "config"
+OLDER = Path(__file__).parents[1] / "fixtures/config/old/full.yaml"
 RECEIVERS = "receivers: [{name: phone, url: 'json://127.0.0.1/hook'}]\n"
 
 
@@ -63,6 +65,18 @@ def test_the_full_example_loads_without_a_warning(tmp_path: Path) -> None:
     assert loaded.warnings == ()
     assert [host.name for host in loaded.config.hosts] == ["head", "worker"]
     assert loaded.config.hosts[0].known_hosts == str(tmp_path / "known_hosts")
+
+
+def test_a_configuration_written_for_an_older_version_means_what_it_meant(tmp_path: Path) -> None:
+    """The full example as the first version shipped it: what came later has its default."""
+    older = load(lay_out(tmp_path, OLDER, mode=0o600), environ=ENVIRON, check_urls=accepting)
+    assert older.warnings == ()
+    newer = load(lay_out(tmp_path, SHIPPED / "full.yaml"), environ=ENVIRON, check_urls=accepting).config
+    assert older.config.servers == newer.servers
+    assert older.config.hosts == newer.hosts
+    assert [replace(one, escalate=None) for one in newer.receivers] == list(older.config.receivers)
+    assert older.config.alerting == newer.alerting
+    assert older.config.maintenance == newer.maintenance
 
 
 def test_every_setting_is_in_the_full_example() -> None:
