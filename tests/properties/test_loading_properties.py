@@ -16,11 +16,12 @@ from tests.support.config_files import FIXTURES, accepting
 from watchdog.cli.validate import plan_json, plan_text
 from watchdog.config import Config, ReceiverSettings, ServerSettings
 from watchdog.errors import ConfigError
-from watchdog.loading import Loaded, plan, read
+from watchdog.loading import Loaded, read
 from watchdog.loading.records import SettingError
 from watchdog.loading.scalars import duration, written_duration
 from watchdog.model import Severity
 from watchdog.policy import AlertPlan
+from watchdog.policy.plan import plan
 
 SEEDS = [path.read_bytes() for path in sorted((FIXTURES / "bad").glob("*.yaml"))]
 SECONDS = 3.0

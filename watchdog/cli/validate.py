@@ -13,7 +13,8 @@ from watchdog.model import Severity
 
 if TYPE_CHECKING:
     from watchdog.config import Config, EscalateSettings, MaintenanceSettings, Secret
-    from watchdog.loading import Loaded, PlannedCheck
+    from watchdog.loading import Loaded
+    from watchdog.policy.plan import PlannedCheck
 
 PROBLEM_FIELDS = ("file", "line", "column", "path", "problem", "hint")
 
@@ -81,7 +82,7 @@ def problem_json(problem: ConfigProblem) -> dict[str, Any]:
 
 def plan_json(loaded: Loaded) -> dict[str, Any]:
     """The plan as JSON: per check its times in seconds, its thresholds, and its receivers by severity."""
-    from watchdog.loading import plan
+    from watchdog.policy.plan import plan
 
     config = loaded.config
     checks = [
@@ -123,7 +124,8 @@ def _escalation_json(escalate: EscalateSettings) -> dict[str, Any]:
 
 
 def plan_text(config: Config) -> str:
-    from watchdog.loading import plan, written_duration
+    from watchdog.loading.scalars import written_duration
+    from watchdog.policy.plan import plan
 
     checks = plan(config)
     head = ("CHECK", "EVERY", "TIMEOUT", "ALERTS AFTER", "RESOLVES AFTER", "PAGES", "WARNINGS")
@@ -165,7 +167,7 @@ def plan_text(config: Config) -> str:
 
 def _sooner(config: Config) -> list[str]:
     """How soon a failure is confirmed, for each way in which the servers are set up."""
-    from watchdog.loading import written_duration
+    from watchdog.loading.scalars import written_duration
 
     lines = []
     for probe in dict.fromkeys(server.probe for server in config.servers if server.probe.is_sooner):
@@ -185,7 +187,7 @@ def _manner(url: Secret) -> str:
 
 
 def _escalation(receiver: str, escalate: EscalateSettings) -> str:
-    from watchdog.loading import written_duration
+    from watchdog.loading.scalars import written_duration
 
     first, every = written_duration(escalate.after_s), written_duration(escalate.every_s)
     others = f" and goes to {' and '.join(escalate.to)} as well" if escalate.to else ""
@@ -196,7 +198,7 @@ def _escalation(receiver: str, escalate: EscalateSettings) -> str:
 
 
 def _window(window: MaintenanceSettings) -> str:
-    from watchdog.loading import written_duration
+    from watchdog.loading.scalars import written_duration
     from watchdog.overview.status import matcher_words
 
     quiet = f"Maintenance {window.name} silences {matcher_words(window.match)}"
@@ -209,7 +211,7 @@ def _window(window: MaintenanceSettings) -> str:
 
 def _row(check: PlannedCheck, config: Config) -> tuple[str, ...]:
     from watchdog.kinds import GENERATION
-    from watchdog.loading import written_duration
+    from watchdog.loading.scalars import written_duration
 
     scraped = config.web is not None and config.web.probe_on_scrape and GENERATION.has(check.key)
 

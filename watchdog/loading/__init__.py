@@ -21,7 +21,6 @@ from watchdog.loading.hosts import Opens, check_hosts
 from watchdog.loading.receivers import UrlCheck, check_file_mode, check_receiver_urls, check_receivers, check_urls
 from watchdog.loading.records import Place, Problems, Record, SettingError
 from watchdog.loading.references import References, read_regular
-from watchdog.loading.scalars import written_duration
 from watchdog.loading.servers import check_alerting, check_heartbeat, check_servers, check_standby, check_web
 from watchdog.loading.walk import Walk
 from watchdog.loading.yaml_tree import (
@@ -35,9 +34,6 @@ from watchdog.loading.yaml_tree import (
     is_nothing,
     read_document,
 )
-from watchdog.policy.plan import Listener, PlannedCheck, plan
-
-__all__ = ["Listener", "Loaded", "PlannedCheck", "UrlCheck", "load", "locate", "plan", "read", "written_duration"]
 
 VARIABLE = "INFERENCE_WATCHDOG_CONFIG"
 SYSTEM_FILE = Path("/etc/inference-watchdog/config.yaml")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +17,11 @@ from watchdog.errors import StoreError
 from watchdog.model import Delivery, Incident, Json, Outcome, Silence, TrackState
 from watchdog.policy import Grouping
 from watchdog.store import deliveries, files
-from watchdog.store.codec import load
 from watchdog.store.deliveries import Lease
 from watchdog.store.in_memory import Reserve
 from watchdog.store.reader import (
-    Acknowledged,
     BlindWindow,
     DeliveryView,
-    KeyView,
     Point,
     Reader,
     ReceiverView,
@@ -39,13 +37,9 @@ __all__ = [
     "NEXT_PROBES",
     "PLAN",
     "RECEIVERS",
-    "Acknowledged",
     "BlindWindow",
     "Commit",
     "DeliveryView",
-    "KeyView",
-    "Lease",
-    "OperatorRequests",
     "Point",
     "Queued",
     "Reader",
@@ -54,7 +48,6 @@ __all__ = [
     "Sample",
     "Snapshot",
     "Store",
-    "Trouble",
 ]
 
 INSTANCE = "self/instance"
@@ -104,7 +97,7 @@ class Store:
         self._now = now
         self.set_aside = set_aside
         self._memories: dict[str, Json] = {
-            key: load(text)
+            key: json.loads(text)
             for key, text in writer.do_now(lambda db: db.execute("SELECT check_key, value FROM memory").fetchall())
         }
         self._depths = writer.do_now(depths)

@@ -34,10 +34,6 @@ def _finite(value: Json) -> Json:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def load(text: str) -> Json:
-    return json.loads(text)
-
-
 def track_to_text(state: TrackState) -> str:
     raw = to_json(state)
     for group, names in _PACKED.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from watchdog.model import (
     statement_of,
 )
 from watchdog.store import files
-from watchdog.store.codec import incident_from_text, load, silence_from_row, track_from_text
+from watchdog.store.codec import incident_from_text, silence_from_row, track_from_text
 from watchdog.store.writes import VERDICTS, depths
 from watchdog.text import clean_line, duration
 
@@ -227,7 +228,7 @@ class Reader:
     def memory(self, check_key: str) -> Json | None:
         """What the last committed run of a check remembered; `PLAN` is what the daemon runs by."""
         row = self._db.execute("SELECT value FROM memory WHERE check_key = ?", (check_key,)).fetchone()
-        return None if row is None else load(row[0])
+        return None if row is None else json.loads(row[0])
 
     def _last_point(self, key: str) -> Point | None:
         row = self._db.execute(
@@ -361,5 +362,5 @@ class Reader:
 def _point(key: str, row: tuple[float, int, str, float, str, str | None]) -> Point:
     at, verdict, reason, duration_s, statement, measurements = row
     subject, summary = split_statement(statement, key.partition("/")[2].partition("/")[0])
-    numbers = load(measurements) if measurements else {}
+    numbers = json.loads(measurements) if measurements else {}
     return Point(at, VERDICTS[verdict], reason, duration_s, summary, numbers, subject)
