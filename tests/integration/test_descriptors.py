@@ -8,6 +8,8 @@ import logging
 import os
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -206,3 +208,31 @@ def test_repeated_log_lines_are_counted() -> None:
         "something else",
     ]
     logger.removeHandler(handler)
+
+
+HEAPS = """
+import sys, threading
+from watchdog.cli.run import share_one_heap
+if sys.argv[1] == "shared":
+    share_one_heap()
+gate = threading.Barrier(9)
+def take():
+    kept = [bytes(2000) for _ in range(200)]
+    gate.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+for one in threads: one.start()
+gate.wait()
+maps = [line.split() for line in open("/proc/self/maps")]
+sizes = [line[0].split("-") for line in maps if line[1] == "---p" and len(line) == 5]
+print(sum(48 << 20 < int(end, 16) - int(begin, 16) <= 64 << 20 for begin, end in sizes))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc alone gives threads heaps of their own")
+def test_all_threads_share_one_heap() -> None:
+    def heaps(how: str) -> int:
+        return int(subprocess.check_output([sys.executable, "-c", HEAPS, how]))
+
+    if heaps("own") == 0:
+        pytest.skip("this C library gives threads no heaps of their own")
+    assert heaps("shared") == 0
