@@ -17,7 +17,7 @@ from watchdog.cli.validate import plan_json, plan_text
 from watchdog.config import Config, ReceiverSettings, ServerSettings
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, read
-from watchdog.loading.records import SettingError
+from watchdog.loading.problems import SettingError
 from watchdog.loading.scalars import duration, written_duration
 from watchdog.model import Severity
 from watchdog.policy import AlertPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watchdog.loading.records import SettingError
+from watchdog.loading.problems import SettingError
 from watchdog.loading.scalars import duration
 
 

@@ -284,8 +284,7 @@ class _Exchange:
         headers = response.headers
         location = headers.get("Location", "") if 300 <= response.status < 400 else ""
         reply = self._reply = Reply(response.status, headers.get("Content-Type", ""), location=location)
-        coded = headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip", "deflate")
-        inflater = Inflater(BODY_LIMIT_BYTES + 1) if coded else None
+        inflater = _inflater_for(response, BODY_LIMIT_BYTES + 1)
         settled, received = False, 0
         try:
             while data := await response.content.readany():
@@ -307,9 +306,14 @@ class _Exchange:
         return unanswered(reason, detail, self.elapsed_s)
 
 
+def _inflater_for(response: aiohttp.ClientResponse, limit: int) -> Inflater | None:
+    """What inflates the body; None where it is not compressed."""
+    coding = response.headers.get("Content-Encoding", "").lower()
+    return Inflater(limit) if coding in ("gzip", "x-gzip", "deflate") else None
+
+
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    coded = response.headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip", "deflate")
-    inflater = Inflater(BODY_LIMIT_BYTES) if coded else None
+    inflater = _inflater_for(response, BODY_LIMIT_BYTES)
     body = bytearray()
     received = 0
     while data := await response.content.readany():

@@ -56,7 +56,7 @@ def kept_state_dir(option: str | None, config_file: str | None = None) -> Path:
 def _configured(config_file: str | None) -> str | None:
     from watchdog.errors import ConfigError
     from watchdog.loading import locate, salvage_state_dir
-    from watchdog.loading.records import SettingError
+    from watchdog.loading.problems import SettingError
     from watchdog.loading.references import read_regular
     from watchdog.loading.yaml_tree import MAX_BYTES
 

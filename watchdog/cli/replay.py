@@ -50,7 +50,7 @@ def command(
       inference-watchdog replay --failures 2 night.jsonl
     """
     from watchdog.ingest.replay import Replay, read_recording
-    from watchdog.loading.records import SettingError
+    from watchdog.loading.problems import SettingError
     from watchdog.loading.scalars import duration
 
     try:

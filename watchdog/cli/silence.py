@@ -195,7 +195,7 @@ def matcher_of(labels: Sequence[str]) -> dict[str, str]:
 
 def duration_of(text: str) -> float:
     """Seconds of a written duration; raises click.UsageError if it is not one or out of bounds."""
-    from watchdog.loading.records import SettingError
+    from watchdog.loading.problems import SettingError
     from watchdog.loading.scalars import duration
 
     try:

@@ -156,7 +156,7 @@ def _at_work(scrape: Scrape) -> float | None:
 
 
 def _seconds(option: str, text: str) -> float:
-    from watchdog.loading.records import SettingError
+    from watchdog.loading.problems import SettingError
     from watchdog.loading.scalars import duration
 
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from watchdog.config import ACKNOWLEDGE_ON, Secret
 from watchdog.errors import RuleError
 from watchdog.kinds import GENERATION, KERNEL_LOG, CheckKind
-from watchdog.loading.records import Problems, Record, shown
+from watchdog.loading.problems import Problems, Record, shown
 from watchdog.model import Severity, matches_value
 from watchdog.policy import LABELS
 from watchdog.policy.plan import Listener, listeners

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 from watchdog.config import Secret
-from watchdog.loading.records import Problems, Record
+from watchdog.loading.problems import Problems, Record
 from watchdog.loading.references import read_setting
 from watchdog.loading.servers import check_schedule
 

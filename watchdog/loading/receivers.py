@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from watchdog.config import Secret
-from watchdog.loading.records import Problems, Record
+from watchdog.loading.problems import Problems, Record
 from watchdog.loading.references import chmod
 from watchdog.loading.servers import web_url_parts
 

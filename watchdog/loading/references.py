@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watchdog.loading.records import Place, Problems, SettingError, shown
+from watchdog.loading.problems import Place, Problems, SettingError, shown
 
 MAX_BYTES = 8 * 1024 * 1024
 

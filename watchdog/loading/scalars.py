@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from watchdog.config import HttpMethod, Limits, Size
-from watchdog.loading.records import SettingError, shown
+from watchdog.loading.problems import SettingError, shown
 from watchdog.loading.schema import Form
 from watchdog.loading.yaml_tree import Scalar, is_nothing
 from watchdog.model import Json, Severity, Weekday

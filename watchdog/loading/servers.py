@@ -7,7 +7,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from watchdog.config import Secret
-from watchdog.loading.records import Problems, Record, shown
+from watchdog.loading.problems import Problems, Record, shown
 from watchdog.loading.references import read_setting
 from watchdog.loading.scalars import written_duration
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from watchdog.config import Secret
 from watchdog.loading import scalars
-from watchdog.loading.records import FAULT, Fault, Place, Problems, Record, SettingError
+from watchdog.loading.problems import FAULT, Fault, Place, Problems, Record, SettingError
 from watchdog.loading.references import CONTROL_BUT_LINES, LINE_BREAK_OR_CONTROL, References
 from watchdog.loading.schema import Form, inner_keys, keys_of
 from watchdog.loading.yaml_tree import Entries, Items, Mark, Node, Scalar, is_nothing, kind_of

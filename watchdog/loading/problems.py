@@ -1,4 +1,4 @@
-"""What could be read of a section, whether or not it is good, and the problems of one loading with their places."""
+"""The problems of a configuration with their places, and what could be read of its sections in spite of them."""
 
 from __future__ import annotations
 
