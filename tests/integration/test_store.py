@@ -281,6 +281,32 @@ def test_a_file_in_place_of_the_state_directory_stops_the_start(tmp_path: Path, 
     assert (tmp_path / "file").read_text() == "not a directory"
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o703])
+def test_a_directory_that_others_may_write_into_stops_the_start(tmp_path: Path, mode: int) -> None:
+    state_dir = tmp_path / "state"
+    state_dir.mkdir()
+    state_dir.chmod(mode)
+    with pytest.raises(StoreError, match=rf"others may write into .* \(mode {mode:04o}\).*chmod 700"):
+        Store.open(state_dir, NOW)
+    assert list(state_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["lock", "state.db", "state.db-wal", "reserve"])
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
+def test_a_link_in_place_of_a_file_of_the_state_stops_the_start_and_is_not_followed(
+    tmp_path: Path, name: str, there: bool
+) -> None:
+    victim, state_dir = tmp_path / "victim", tmp_path / "state"
+    state_dir.mkdir(mode=0o700)
+    if there:
+        victim.write_text("precious")
+    (state_dir / name).symlink_to(victim)
+    with pytest.raises(StoreError, match="is a link or no file"):
+        Store.open(state_dir, NOW)
+    assert victim.exists() == there
+    assert not there or victim.read_text() == "precious"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a closed directory is NOT TESTED")
 def test_a_directory_of_somebody_else_stops_the_start_before_it_is_locked(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o500)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -123,31 +124,43 @@ class Lock:
 def lock(state_dir: Path) -> Lock:
     """Take the lock of `state_dir`, made if missing.
 
-    Raises `StateLockedError` if another process holds it, `OSError` if the directory cannot be used.
+    Raises `StateLockedError` if another process holds it, `StoreError` if others can put files into it, `OSError`.
     """
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        _require_closed(directory, state_dir)
         _take(directory, state_dir)
         # Closed to others: who may open it could hold the lock in our place.
         file = open(state_dir / LOCK, "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held while we run
-    except (OSError, StateLockedError):
+    except (OSError, StoreError):
         os.close(directory)
         raise
     held = Lock(directory, file)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    except OSError as error:
         held.close()
-        raise _locked(state_dir) from error
-    except OSError:
-        held.close()
-        raise
+        raise (_locked(state_dir) if isinstance(error, BlockingIOError) else error) from None
     with suppress(OSError):  # a full disk must not keep us from running; the number is for people only
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
     return held
+
+
+def _require_closed(directory: int, state_dir: Path) -> None:
+    """Raise StoreError where others could replace our files by theirs, or by links to what only we may write."""
+    found = os.fstat(directory)
+    if found.st_mode & (stat.S_IWOTH if found.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP):
+        raise StoreError(
+            f"others may write into the state directory {state_dir} (mode {stat.S_IMODE(found.st_mode):04o}): look at "
+            f"what is in it, then `chmod 700 {state_dir}`, or choose another with --state-dir"
+        )
+    for name in (LOCK, RESERVE, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+                raise StoreError(f"{state_dir / name} is a link or no file at all: remove it")
 
 
 def _take(directory: int, state_dir: Path) -> None:
@@ -186,7 +199,7 @@ def lost_error() -> sqlite3.OperationalError:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def start_error(state_dir: Path, error: sqlite3.Error | OSError) -> StoreError | None:
@@ -256,9 +269,9 @@ def _checked(path: Path) -> sqlite3.Connection:
 
 def _check(connection: sqlite3.Connection) -> None:
     """Raises `sqlite3.DatabaseError` for a database that is damaged."""
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found is None or found[0] != "ok":
-        raise sqlite3.DatabaseError(f"integrity check: {found[0] if found else 'no answer'}")
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone() or ("no answer",)
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"integrity check: {found}")
 
 
 def _close_to_others(path: Path) -> None:
@@ -266,7 +279,7 @@ def _close_to_others(path: Path) -> None:
 
     SQLite gives the -wal and -shm files it makes the database's own mode, whatever the umask is.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).chmod(0o600)
