@@ -160,6 +160,21 @@ async def test_what_the_receiver_asks_to_wait_is_waited(tmp_path: Path) -> None:
         assert len(phone.accepted) == 1
 
 
+async def test_a_new_message_waits_out_the_last_second_that_the_receiver_asks_for(
+    tmp_path: Path,
+) -> None:
+    async with picky(tmp_path) as (station, phone):
+        busy = Outcome(OutcomeReason.REFUSED, "HTTP 429", answered=True, retry_after_s=40.0)
+        phone.refuses = lambda _sent: busy if len(phone.tried) == 1 else None
+        await station.look(line_seen())
+        await station.pass_time(39.2, step_s=0.2)
+        await station.look(line_seen(device="0000:02:00.0"))
+        await station.pass_time(0.4, step_s=0.2)
+        assert len(phone.tried) == 1
+        await station.pass_time(5, step_s=0.2)
+        assert phone.accepted
+
+
 async def test_after_a_long_silence_everything_arrives_within_a_minute(tmp_path: Path) -> None:
     async with picky(tmp_path) as (station, phone):
         phone.refuses = lambda _sent: Outcome(OutcomeReason.UNREACHABLE, "no answer")

@@ -182,6 +182,20 @@ async def test_a_bug_in_a_check_becomes_a_failed_observation_about_ourselves_and
     ]
 
 
+async def test_a_bug_in_the_loop_of_a_check_ends_the_run_with_it(rig: Rig) -> None:
+    """The daemon then ends too and is started again; otherwise one check would be missing without a word."""
+
+    async def loses_its_interval(_run: int) -> None:
+        probe.interval_s = 0.0
+
+    probe = Probe("generation/a", 120, loses_its_interval)
+    rig.scheduler.replace([probe])
+    running = asyncio.create_task(rig.scheduler.run())
+    await rig.clock.advance(1)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(running, 5)
+
+
 async def test_a_check_gets_back_what_it_remembered(rig: Rig) -> None:
     rig.scheduler.replace([Probe("generation/a", 10, at_once)])
     await rig.clock.advance(15)
