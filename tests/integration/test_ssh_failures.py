@@ -133,6 +133,28 @@ async def test_endless_junk_instead_of_a_greeting(keys: Path) -> None:
         assert (await told(settings(keys, port, timeout_s=3.0))).reason == "not_ssh"
 
 
+@pytest.mark.parametrize(
+    "version",
+    [
+        b"SSH-2.0-\x1b[31m<b>@everyone\xed\xa0\x80\xff",
+        b"SSH-2.0-\xff\xfe",
+        b"SSH-2.0-" + b"9" * 4200,
+        b"SSH-9.9-x",
+        b"SSH-",
+    ],
+    ids=["colours", "no text", "thousands of digits", "another version", "none"],
+)
+async def test_a_version_of_any_bytes_is_a_host_that_does_not_speak_ssh(keys: Path, version: bytes) -> None:
+    async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(version + b"\r\n" + bytes(range(256)) * 40)
+        await writer.drain()
+
+    async with raw_server(greets) as port:
+        observation = await told(settings(keys, port, timeout_s=2.0))
+    assert observation.reason in {"not_ssh", "reset", "silent", "timeout"}
+    assert observation.summary.isprintable()
+
+
 async def test_a_name_that_does_not_exist(keys: Path) -> None:
     observation = await told(replace(settings(keys, 22), address="no-such-host.invalid"))
     assert observation.reason == "dns"

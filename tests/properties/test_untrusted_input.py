@@ -1,15 +1,21 @@
-"""Whatever a host or a server sends, nothing raises, and what comes out can be stored and computed with."""
+"""Whatever a host, a server or a receiver sends, nothing raises, and what comes out can be stored and computed with.
+
+`UNTRUSTED_EXAMPLES=10000` is the full run; a daemon amid such bytes: `tests/e2e/test_any_bytes.py`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from watchdog.completion.reply import Reply
+from watchdog.completion.verdict import End
 from watchdog.engines.metrics import read_metrics, to_json
 from watchdog.engines.table import LOADED_PATHS, loaded_models, served_models
 from watchdog.journal.frame import Transcript, parse_hello
@@ -24,6 +30,11 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("UNTRUSTED_EXAMPLES", "100")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 NUMBER_WORDS = st.sampled_from(["nan", "inf", "-inf", "-1e308", "1e308", "9" * 19, "9" * 5000, "-1", "0", "12.5", "²"])
 
 
@@ -31,11 +42,13 @@ def storable(value: object) -> None:
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
+@EXAMPLES
 @given(VALUES)
 def test_any_json_comes_in_as_something_that_can_be_stored(value: Any) -> None:
     storable(loads_untrusted(json.dumps(value)))
 
 
+@EXAMPLES
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_json_are_a_value_error_and_nothing_else(data: bytes) -> None:
     try:
@@ -50,6 +63,7 @@ def test_json_that_is_nested_too_deeply_is_refused(depth: int) -> None:
         loads_untrusted("[" * depth + "]" * depth)
 
 
+@EXAMPLES
 @given(VALUES)
 def test_the_names_of_models_can_be_stored_whatever_a_server_lists(value: Any) -> None:
     for listed in (value, {"data": [{"id": value}, {"id": "m\ud800"}]}, {"models": [{"name": value}]}):
@@ -59,6 +73,7 @@ def test_the_names_of_models_can_be_stored_whatever_a_server_lists(value: Any) -
             storable(loaded_models(path, payload))
 
 
+@EXAMPLES
 @given(st.lists(st.floats() | st.just(1.7e308), min_size=1, max_size=4))
 def test_the_sums_of_an_engines_counters_stay_numbers(values: list[float]) -> None:
     lines = [f'vllm:num_requests_running{{engine="{n}"}} {value}' for n, value in enumerate(values)]
@@ -67,6 +82,7 @@ def test_the_sums_of_an_engines_counters_stay_numbers(values: list[float]) -> No
         storable(to_json(sample))
 
 
+@EXAMPLES
 @given(st.dictionaries(st.sampled_from(["now", "uptime", "uid", "boot", "groups"]), NUMBER_WORDS | st.text(max_size=8)))
 def test_a_greeting_is_finite_or_none(header: dict[str, str]) -> None:
     greeting = parse_hello({"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1", **header}, [])
@@ -101,6 +117,7 @@ def record(**fields: object) -> bytes:
     return json.dumps(whole | fields).encode()
 
 
+@EXAMPLES
 @given(st.dictionaries(st.sampled_from(["__CURSOR", "_BOOT_ID", "MESSAGE", "MESSAGE_ID", "_TRANSPORT"]), VALUES))
 def test_a_journal_record_of_any_content_can_be_stored(fields: dict[str, Any]) -> None:
     found = parse_journal(record(**fields))
@@ -141,6 +158,37 @@ def test_a_ring_record_with_an_absurd_stamp_is_read() -> None:
     assert found.stamp_us == LATEST_US
 
 
+@EXAMPLES
+@given(st.binary(max_size=300), st.lists(st.integers(1, 40), min_size=1, max_size=8))
+def test_any_bytes_of_a_host_are_lines_and_a_header_or_none_however_they_are_cut(data: bytes, sizes: list[int]) -> None:
+    frame, lines, at = Transcript(), list[bytes](), 0
+    while at < len(data):
+        size = sizes[at % len(sizes)]
+        lines += frame.feed(data[at : at + size])
+        at += size
+    for line in (*lines, *data.split(b"\n")):
+        found = parse_journal(line)
+        if found is not None:
+            storable([found.cursor, found.boot, found.message])
+        parse_kmsg(line)
+    read_vitals(frame.header or {"boot": "a", "uptime": "1"}, data.split(b"\n"))
+    parse_hello(frame.header or {"boot": "a" * 32, "now": "1", "uptime": "1", "uid": "1"}, data.split(b"\n"))
+
+
+@EXAMPLES
+@given(
+    st.integers(100, 599), st.sampled_from(["text/event-stream", "application/json", "", "²"]), st.binary(max_size=300)
+)
+def test_any_bytes_of_a_server_are_a_judgement(status: int, content_type: str, data: bytes) -> None:
+    reply = Reply(status, content_type)
+    for at in range(0, len(data), 7):
+        reply.feed(at / 100, data[at : at + 7])
+    judgement = reply.close(9.0, End.COMPLETE)
+    storable([judgement.reason.value, judgement.text, judgement.detail])
+    read_metrics(data)
+
+
+@EXAMPLES
 @given(VALUES)
 def test_a_memory_of_any_json_can_be_stored(value: Any) -> None:
     dump({"memory": value}).encode()

@@ -302,6 +302,13 @@ def key_refused_error(host: HostSettings, progress: ConnectionProgress) -> HostE
     )
 
 
+def not_ssh_error(host: HostSettings, progress: ConnectionProgress) -> HostError:
+    """Something else listens there."""
+    return HostError(
+        HostReason.NOT_SSH, f"what answers on {endpoint(host)} is not SSH", "Check `port`.", stage=progress.stage
+    )
+
+
 def no_method_error(host: HostSettings) -> HostError:
     """It hangs up time after time as soon as it has seen what we speak."""
     return HostError(
@@ -355,9 +362,7 @@ def _protocol_error(host: HostSettings, error: Exception, progress: ConnectionPr
             stage=progress.stage,
         )
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
-        return HostError(
-            HostReason.NOT_SSH, f"what answers on {endpoint(host)} is not SSH", "Check `port`.", stage=progress.stage
-        )
+        return not_ssh_error(host, progress)
     return closed_error(host, progress)
 
 

@@ -15,7 +15,15 @@ from watchdog.config import HostSettings, split_jump
 from watchdog.descriptors import require_room
 from watchdog.reasons import HostReason
 from watchdog.ssh.addresses import connect_first, proxy_jump, target, unusable_error
-from watchdog.ssh.errors import ConnectionProgress, HostError, Stage, endpoint, error_from_exception, timeout_error
+from watchdog.ssh.errors import (
+    ConnectionProgress,
+    HostError,
+    Stage,
+    endpoint,
+    error_from_exception,
+    not_ssh_error,
+    timeout_error,
+)
 from watchdog.ssh.host_key import why_closed
 from watchdog.ssh.login import AgentKeys, noting, options
 
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
 ANSWER_LIMIT_BYTES = 64 << 20
 STDERR_LIMIT_BYTES = 4096
 CHUNK_BYTES = 16384
+WINDOW_BYTES = 256 << 10
+"""So much may be on its way at once, is held, and is taken in one step: others have their turn after it."""
 CLOSE_S = 2.0
 LAST_SESSION_S = 0.3
 REQUEST_CHARACTERS = 400
@@ -145,12 +155,12 @@ class Session:
 
         # The only place in this program that runs something on another machine.
         try:
-            return await self._connection.create_process(command, encoding=None)
+            return await self._connection.create_process(command, encoding=None, window=WINDOW_BYTES)
         except asyncssh.ChannelOpenError:
             if not self._served:
                 raise
             await asyncio.sleep(LAST_SESSION_S)  # with MaxSessions 1 sshd may still count the one that just ended
-            return await self._connection.create_process(command, encoding=None)
+            return await self._connection.create_process(command, encoding=None, window=WINDOW_BYTES)
 
     async def _drain(
         self, process: asyncssh.SSHClientProcess[bytes], take: Callable[[bytes], None], limit_bytes: int
@@ -168,7 +178,6 @@ class Session:
             take(chunk)
             if self._spend is not None:
                 self._spend(0, time.thread_time() - began)
-            await asyncio.sleep(0)  # reading what has come already waits for nothing; others have their turn
 
 
 async def _first_bytes(stream: asyncssh.SSHReader[bytes]) -> bytes:
@@ -283,8 +292,8 @@ async def _connect(
         if closed and tunnel is None:
             told = await why_closed(host, progress, told, given["known_hosts"])
         raise told from None
-    except ValueError as error:  # a key or a line of ~/.ssh/config
-        raise unusable_error(error) from None
+    except ValueError as error:  # a version that is no text; else a key or a line of ~/.ssh/config
+        raise (not_ssh_error(host, progress) if progress.connected else unusable_error(error)) from None
     except RecursionError:
         raise unusable_error(ValueError("its ProxyJump leads back to the machine itself")) from None
     finally:
