@@ -47,6 +47,13 @@ class _Line:
     detail: str = ""
     sent_at: dict[Hashable, float] = field(default_factory=dict)
     """When (Unix seconds) the last message with each share key left."""
+    refusals: dict[int, int] = field(default_factory=dict)
+    """How often a row was refused since we started: attempts count also what a crash cut off."""
+
+    def note_refused(self, row: int) -> int:
+        """Count a refusal of this row; returns the number."""
+        self.refusals[row] = self.refusals.get(row, 0) + 1
+        return self.refusals[row]
 
     def note_sent(self, share_key: Hashable | None, now: float) -> None:
         """A message leaves; those of long ago hold nothing back any more."""
@@ -157,6 +164,7 @@ class Outbox:
                 name, self._clock.wall(), self._expire_s, line.receiver.grouping, line.sent_at
             )
             for delivery in lease.gave_up:
+                line.refusals.pop(delivery.row, None)
                 _log.error(
                     "gave up on a message", receiver=name, incident=delivery.incident_id, kind=delivery.kind.value
                 )
@@ -208,6 +216,7 @@ class Outbox:
     async def _arrived(self, line: _Line, delivery: Delivery, outcome: Outcome) -> None:
         retry_now = line.failures >= _BACK_AFTER
         line.failures, line.resume_at = 0, 0.0
+        line.refusals.pop(delivery.row, None)
         await self._store.acknowledge(
             delivery, outcome, self._clock.wall(), retry_now=retry_now, address=line.settings.address_hash
         )
@@ -235,7 +244,8 @@ class Outbox:
             pause = rest_s = outcome.retry_after_s
         elif outcome.answered:
             # The receiver is there and takes other messages: only this one waits.
-            pause, rest_s = refused_row_pause_s(delivery.attempt, self._chance()), _AFTER_REFUSAL_S
+            pause = refused_row_pause_s(line.note_refused(delivery.row), self._chance())
+            rest_s = _AFTER_REFUSAL_S
         else:
             rest_s = pause_s(line.failures, self._chance())
             pause = row_pause_s(delivery.attempt, rest_s)

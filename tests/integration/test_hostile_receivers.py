@@ -149,6 +149,19 @@ async def test_a_message_that_is_refused_delays_no_other(tmp_path: Path) -> None
             assert f"0000:0{bus}:00.0" in phone.accepted[-1][1]
 
 
+async def test_attempts_that_a_crash_cut_off_make_a_refused_message_wait_no_longer(tmp_path: Path) -> None:
+    async with picky(tmp_path) as (station, phone):
+        refusal = Outcome(OutcomeReason.REFUSED, "HTTP 500", answered=True)
+        phone.refuses = lambda _sent: refusal
+        await station.look(line_seen())
+        await station.store._do(lambda db: db.execute("UPDATE outbox SET attempt = 20").rowcount)
+        await station.restart()
+        await station.pass_time(10, step_s=1.0)
+        phone.refuses = lambda _sent: None
+        await station.pass_time(30, step_s=1.0)
+        assert len(phone.accepted) == 1
+
+
 async def test_what_the_receiver_asks_to_wait_is_waited(tmp_path: Path) -> None:
     async with picky(tmp_path) as (station, phone):
         busy = Outcome(OutcomeReason.REFUSED, "HTTP 429", answered=True, retry_after_s=40.0)
