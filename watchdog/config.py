@@ -252,6 +252,18 @@ class MaintenanceSettings:
     ends: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatSettings:
+    """Servers that take turns in one place: exactly one of them should live (docs/seats.md).
+
+    While one of them starts, a swap may take `swap_for` from the last text on before the empty seat alerts.
+    """
+
+    name: str
+    servers: Annotated[tuple[str, ...], NotEmpty("name the servers that take turns, like [deepseek, hikari]")]
+    swap_for_s: Annotated[float, Limits(1.0, DAY_S)] = 1800.0
+
+
 class HttpMethod(StrEnum):
     GET = "GET"
     POST = "POST"
@@ -290,6 +302,7 @@ class Config:
     """
 
     servers: tuple[ServerSettings, ...] = ()
+    seats: tuple[SeatSettings, ...] = ()
     hosts: tuple[HostSettings, ...] = ()
     receivers: tuple[ReceiverSettings, ...] = ()
     rules: RulesSettings = RulesSettings()

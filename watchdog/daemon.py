@@ -228,8 +228,10 @@ class _Watching:
         """Run the checks of the configuration, and keep for `status` what runs, how often and with which thresholds."""
         config, plan = self.config, self._ingest.plan
         checks = self._build_checks()
+        seats = {GENERATION.key(name): seat.name for seat in config.seats for name in seat.servers}
         runs = {
             check.key: {"interval_s": check.interval_s, "failures": plan.thresholds_for(check.key).failures}
+            | ({"seat": seats[check.key]} if check.key in seats else {})
             for check in checks
         }
         await self._ingest.take(PLAN, CheckResult((), memory=runs))

@@ -12,7 +12,16 @@ from enum import StrEnum
 from typing import Literal
 
 from watchdog.config import Config, HostSettings, KernelLogSettings, ProbeSettings, ServerSettings, VitalsSettings
-from watchdog.reasons import HostReason, OwnReason, ProgressReason, QualityReason, Row, ServerReason, SlowReason
+from watchdog.reasons import (
+    HostReason,
+    OwnReason,
+    ProgressReason,
+    QualityReason,
+    Row,
+    SeatReason,
+    ServerReason,
+    SlowReason,
+)
 
 SELF = "self"
 """First part of the keys of what the watchdog says of itself."""
@@ -30,7 +39,7 @@ class CheckKind:
     name: str
     label: Literal["server", "host"]
     settings: str
-    reasons: type[ServerReason | ProgressReason | QualityReason | SlowReason | HostReason]
+    reasons: type[ServerReason | ProgressReason | QualityReason | SlowReason | SeatReason | HostReason]
     module: str = ""
     look_at: str = ""
     runbook: str = ""
@@ -98,6 +107,14 @@ SLOW = CheckKind(
     look_at="GPU clocks and power on its hosts, and the link between them",
     is_diagnosed=True,
 )
+SEAT = CheckKind(
+    name="seat",
+    label="server",
+    settings="probe",
+    reasons=SeatReason,
+    look_at="which server of the seat is wanted",
+    has_occurrences=True,
+)
 KERNEL_LOG = CheckKind(
     name="kernel_log",
     label="host",
@@ -125,7 +142,7 @@ VITALS = CheckKind(
     says_blindness=False,
 )
 
-KINDS = (GENERATION, PROGRESS, QUALITY, SLOW, KERNEL_LOG, FOLLOW, VITALS)
+KINDS = (GENERATION, PROGRESS, QUALITY, SLOW, SEAT, KERNEL_LOG, FOLLOW, VITALS)
 """In the order in which their checks first start."""
 OF_SERVERS = tuple(kind for kind in KINDS if kind.label == "server")
 OF_HOSTS = tuple(kind for kind in KINDS if kind.label == "host")
@@ -134,7 +151,7 @@ BUILT = tuple(kind for kind in KINDS if kind.module)
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _ROWS: dict[type[StrEnum], dict[str, Row]] = {
     reasons: {reason.value: reason.row for reason in reasons}
-    for reasons in (ServerReason, ProgressReason, QualityReason, SlowReason, HostReason, OwnReason)
+    for reasons in (ServerReason, ProgressReason, QualityReason, SlowReason, SeatReason, HostReason, OwnReason)
 }
 SELF_LOOK_AT = "`inference-watchdog status` and the log of inference-watchdog itself"
 

@@ -52,6 +52,8 @@ class Row:
     """Says that the whole machine cannot be reached: it inhibits the alerts of what runs on it."""
     blind: bool = True
     """Of an unknown one: whether it says that we could not see."""
+    ends: bool = False
+    """Of an unknown one: it is not watched for now, so an open incident is over."""
 
 
 class _Reason(StrEnum):
@@ -236,6 +238,16 @@ class ServerReason(_Reason):
         words="no model is loaded, so it was not woken",
         verdict=Verdict.UNKNOWN, severity=Severity.INFO, blind=False,
     )
+    AWAY = "away", Row(
+        runbook="Another server of its seat answers, or was there last. Not an alert: they take turns.",
+        words="another server has its seat",
+        verdict=Verdict.UNKNOWN, severity=Severity.INFO, blind=False, ends=True,
+    )
+    SWAPPING = "swapping", Row(
+        runbook="It is gone, and another server of its seat is starting. Not an alert before `swap_for` is over.",
+        words="its seat changes hands",
+        verdict=Verdict.UNKNOWN, severity=Severity.INFO, blind=False,
+    )
 
 
 class ProgressReason(_Reason):
@@ -285,6 +297,21 @@ class SlowReason(_Reason):
         "are right, but slower. Another kind of text does the same.",
         advice="Nothing, if other users or other texts came. Else compare model and draft model.", look_only=True,
         severity=Severity.INFO, fact="fewer_drafts",
+    )
+
+
+class SeatReason(_Reason):
+    """What happened in a seat: `seat/<server>/…`."""
+
+    SWAPPED = "swapped", Row(
+        runbook="The servers of a seat took turns. A line of history, no alert.",
+        look_at="Nothing.",
+        severity=Severity.INFO,
+    )
+    SECOND = "second", Row(
+        runbook="Two servers of one seat answer at the same time: one of them should be off.",
+        look_at="Memory on their hosts; which of the two is wanted.",
+        severity=Severity.INFO,
     )
 
 

@@ -241,10 +241,10 @@ def step(state: TrackState, observation: Observation | None, thresholds: Thresho
     return _observed(state, observation, thresholds, now)
 
 
-def retired(state: TrackState) -> Step:
-    """The step that closes what nobody watches any more (its target left the configuration)."""
+def retired(state: TrackState, reason: StepReason = StepReason.NOT_WATCHED_ANY_MORE) -> Step:
+    """The step that closes what nobody watches any more: its target left the configuration, or its seat."""
     if not state.is_open:
-        return Step(TrackState(nature=state.nature), StepReason.NOT_WATCHED_ANY_MORE)
+        return Step(TrackState(nature=state.nature), reason)
     kind = TransitionKind.EXPIRED if state.nature is Nature.OCCURRENCE else TransitionKind.RESOLVED
-    said = Transition(kind=kind, reason=StepReason.NOT_WATCHED_ANY_MORE, cause=state.cause, severity=state.severity)
-    return Step(TrackState(nature=state.nature), StepReason.NOT_WATCHED_ANY_MORE, said)
+    said = Transition(kind=kind, reason=reason, cause=state.cause, severity=state.severity)
+    return Step(TrackState(nature=state.nature), reason, said)

@@ -298,8 +298,8 @@ def test_thinking_is_split_from_text(content: str, text: str, reasoning: str) ->
     assert split_thinking(content) == (text, reasoning)
 
 
-def test_only_a_pass_and_a_sleeping_model_are_mere_news_and_all_but_four_troubles_page() -> None:
-    news = {ServerReason.OK, ServerReason.ASLEEP}
+def test_only_a_pass_and_a_server_asleep_or_away_are_mere_news_and_all_but_four_troubles_page() -> None:
+    news = {ServerReason.OK, ServerReason.ASLEEP, ServerReason.AWAY, ServerReason.SWAPPING}
     warnings = {ServerReason.GARBAGE, ServerReason.LOADING, ServerReason.BUSY, ServerReason.SLOW}
     for reason in ServerReason:
         expected = Severity.INFO if reason in news else Severity.WARN if reason in warnings else Severity.PAGE

@@ -32,9 +32,10 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert validate("--config", str(path)) == 0
     shown = capsys.readouterr()
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    assert lines[0] == f"{path} is valid: 5 checks, 3 receivers."
-    assert lines[3:8] == [
+    assert lines[0] == f"{path} is valid: 6 checks, 3 receivers."
+    assert lines[3:9] == [
         "generation/deepseek 2m 1m 3 failures in a row 2 passes in a row phone, mail mail",
+        "generation/hikari 2m 1m 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
         "kernel_log/head 10m 1m 3 failures in a row 2 passes in a row phone, mail mail",
         "kernel_log/worker 10m 1m 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
         "vitals/head 10m 30s 3 failures in a row 2 passes in a row phone, mail mail",

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 import structlog
 
@@ -20,14 +21,16 @@ from watchdog.checks.generation_report import (
     quality_observation,
     slow_observation,
 )
+from watchdog.checks.seat import place
 from watchdog.clock import Clock
 from watchdog.completion.verdict import Judgement, unanswered
-from watchdog.config import Config, ServerSettings
+from watchdog.config import Config, SeatSettings, ServerSettings
 from watchdog.engines.metrics import to_json
 from watchdog.engines.movement import Change, Movement, Suspicion, Watch, compare
 from watchdog.engines.table import same_model, served_models
 from watchdog.kinds import GENERATION, VITALS
 from watchdog.model import CheckResult, Json, Observation
+from watchdog.policy.seats import Seat
 from watchdog.reasons import PASSING, UNANSWERED, ServerReason
 from watchdog.text import without_secret
 
@@ -62,7 +65,13 @@ class _Round:
 
 def build(config: Config, clock: Clock, chat: ChatClient) -> list[GenerationCheck]:  # noqa: ARG001 - as every kind
     """One check for each server of `config`, all on the one client."""
-    return [GenerationCheck(server, chat) for server in config.servers]
+    seats = {name: seat for seat in map(_seat_of, config.seats, repeat(config)) for name in seat.settings.servers}
+    return [GenerationCheck(server, chat, seats.get(server.name)) for server in config.servers]
+
+
+def _seat_of(settings: SeatSettings, config: Config) -> Seat:
+    rhythms = [server.probe for server in config.servers if server.name in settings.servers]
+    return Seat(settings, fresh_s=max(2.5 * one.interval_s + one.timeout_s for one in rhythms))
 
 
 class GenerationCheck:
@@ -72,8 +81,9 @@ class GenerationCheck:
     that cannot be used.
     """
 
-    def __init__(self, server: ServerSettings, client: ChatClient) -> None:
+    def __init__(self, server: ServerSettings, client: ChatClient, seat: Seat | None = None) -> None:
         self._server = server
+        self._seat = seat
         self._client = client
         self._endpoint = endpoint_of(server)
         self._metrics = MetricsReader(client, self._endpoint, server.metrics_url)
@@ -107,8 +117,11 @@ class GenerationCheck:
             slow_observation(self._server, outcome),
         )
         observations += [other for other in others if other is not None]
-        remembered = outcome.memory
-        return CheckResult(tuple(observations), remembered if remembered != memory else None, forgettable=True)
+        result = CheckResult(tuple(observations), outcome.memory, forgettable=True)
+        if self._seat is not None:
+            self._seat.remember(self._server.name, GenerationMemory.from_json(memory).text_at)
+            result = place(self._seat, self._server, outcome, result)
+        return result if result.memory != memory else replace(result, memory=None)
 
     @property
     def live(self) -> bool:
@@ -137,7 +150,10 @@ class GenerationCheck:
         while True:
             await asyncio.sleep(self._server.probe.watch_s)
             seen = await look(self._endpoint, self._metrics, self._metrics_path)
+            suspected = self._watch.suspected
             found = self._watch.look(seen)
+            if self._seat is not None and suspected is not None and self._watch.suspected is None:
+                await commit(CheckResult((), run_now=(self.key,)))  # it may have taken the seat
             if found is not None:
                 log.info("suspicion", check=self.key, suspicion=found.value)
                 hosts = tuple(VITALS.key(host) for host in self._server.hosts)
@@ -336,6 +352,7 @@ class GenerationCheck:
             stuck_rounds=stuck_before,
         )
         if judgement.reason in PASSING:
+            memory.text_at = this.now
             memory.stuck_rounds = outcome.stuck_rounds_now
             memory.after = to_json(after) if after is not None and (after.running or 0) > 0 else None
         still, lowered = memory.count_failure(outcome, self._server.probe.failures)

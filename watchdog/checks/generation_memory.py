@@ -24,7 +24,7 @@ class GenerationMemory:
     `strikes` counts those since then that would page, and `blind_windows` the newest ones in a row without counters
     that could be read. `loading_since` is since when it has been loading its model, `down_since` since when it
     fails in a way that a restart explains. `accepted` is the mark of the request that passed last. `pace` is what
-    passing probes usually take.
+    passing probes usually take, `text_at` when the last one passed.
     """
 
     limit_field: str = MAX_TOKENS
@@ -41,6 +41,7 @@ class GenerationMemory:
     down_since: float | None = None
     accepted: str | None = None
     pace: Json = None
+    text_at: float | None = None
 
     @classmethod
     def from_json(cls, value: Json) -> GenerationMemory:
@@ -66,6 +67,8 @@ class GenerationMemory:
         accepted = value.get("accepted")
         memory.accepted = accepted if isinstance(accepted, str) else None
         memory.pace = value.get("pace")
+        text_at = value.get("text_at")
+        memory.text_at = text_at if isinstance(text_at, (int, float)) else None
         return memory
 
     def with_history(self, judgement: Judgement, request: bytes) -> Judgement:

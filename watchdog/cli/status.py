@@ -89,6 +89,9 @@ def _lines(status: Status) -> Iterator[str]:
             yield f"  {status.drifts[view.key].text}"
         if words := status.patience_words(view):
             yield f"  next probe {_due(status, view)}: {words}"
+    for seat, views in status.seats.items():
+        names = [view.key.partition("/")[2] for view in views]
+        yield f"seat {seat}: {names[0]} (away: {', '.join(names[1:])})"
     for incident in snapshot.open_incidents:
         lasted = duration(snapshot.at - incident.since)
         yield f"incident {incident.id} {incident.severity.value} for {lasted}: {incident.key} {incident.statement}"

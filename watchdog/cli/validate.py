@@ -12,7 +12,7 @@ from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.model import Severity
 
 if TYPE_CHECKING:
-    from watchdog.config import Config, EscalateSettings, MaintenanceSettings, Secret
+    from watchdog.config import Config, EscalateSettings, MaintenanceSettings, SeatSettings, Secret
     from watchdog.loading import Loaded
     from watchdog.policy.plan import PlannedCheck
 
@@ -154,6 +154,7 @@ def plan_text(config: Config) -> str:
         if receiver.escalate is not None:
             lines.append(_escalation(receiver.name, receiver.escalate))
     lines += _sooner(config)
+    lines += [_seat(seat) for seat in config.seats]
     lines += [_window(window) for window in config.maintenance]
     if config.web is not None and config.web.probe_on_scrape:
         lines.append("A server is probed when Prometheus asks for /probe; if it does not ask, you are told so.")
@@ -178,6 +179,16 @@ def _sooner(config: Config) -> list[str]:
             f"model that loads after {written_duration(probe.loading_for_s)}."
         )
     return lines
+
+
+def _seat(seat: SeatSettings) -> str:
+    from watchdog.loading.scalars import written_duration
+
+    return (
+        f"Seat {seat.name}: {' and '.join(seat.servers)} take turns. While one answers, the others may be off; if none "
+        f"does, the one that answered last alerts, but for {written_duration(seat.swap_for_s)} after its last text not "
+        "while another one loads."
+    )
 
 
 def _manner(url: Secret) -> str:

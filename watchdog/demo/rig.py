@@ -37,6 +37,7 @@ class Mode(StrEnum):
     EMPTY = "empty"
     ERROR = "500"
     SLOW = "slow"
+    LOADING = "503"
 
 
 class ChatServer:
@@ -76,6 +77,8 @@ class ChatServer:
         return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "demo"}]})
 
     async def _metrics(self, _request: web.Request) -> web.Response:
+        if self.mode is Mode.LOADING:
+            return _loading()
         waiting = 1 if self.mode is Mode.FROZEN else 0
         body = (
             f'vllm:num_requests_running{{model_name="{MODEL}"}} {waiting}\n'
@@ -90,6 +93,8 @@ class ChatServer:
         if self.mode is Mode.ERROR:
             error = {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}
             return web.json_response({"error": error}, status=500)
+        if self.mode is Mode.LOADING:
+            return _loading()
         if self.mode is Mode.FROZEN:
             await asyncio.Event().wait()
         if self.mode is Mode.SLOW:
@@ -118,6 +123,11 @@ class ChatServer:
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
+
+
+def _loading() -> web.Response:
+    error = {"message": "Loading model", "type": "unavailable_error", "code": 503}
+    return web.json_response({"error": error}, status=503)
 
 
 # A receiver that stands for your phone: a webhook on loopback that hands each alert to a callback.

@@ -199,7 +199,7 @@ _SILENT_LOOKS = 2
 
 
 class Watch:
-    """Joins looks at one server. After a suspicion it is quiet until a look is good again."""
+    """Joins looks at one server. After a suspicion it is quiet until a look is good again, or its process ends."""
 
     def __init__(self) -> None:
         self._before: EngineSample | None = None
@@ -215,7 +215,8 @@ class Watch:
             if seen.is_open and not self._silent:
                 self.suspected = None
             return None
-        new, self.suspected = self.suspected is None, found
+        ended = found is Suspicion.REFUSED and self.suspected is Suspicion.FAILING
+        new, self.suspected = self.suspected is None or ended, found
         return found if new else None
 
     def _found(self, seen: Look) -> Suspicion | None:

@@ -17,7 +17,7 @@ import structlog
 
 from watchdog.config import ProbeSettings
 from watchdog.ingest.context import DiagnosisContext, Strikes, continued, opened, sanitize
-from watchdog.kinds import BLIND, GENERATION
+from watchdog.kinds import BLIND, GENERATION, row_of
 from watchdog.message import render
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
@@ -294,6 +294,10 @@ class Incidents:
     def _track(self, observation: Observation, now: float, work: UnitOfWork) -> None:
         key = observation.key
         state = self.tracks.get(key) or TrackState(nature=observation.nature)
+        row = row_of(key, observation.reason)
+        if row is not None and row.ends and state.phase is not Phase.OK:
+            self._move(key, retired(state, StepReason.AWAY), observation, now, work)
+            return
         self._move(key, step(state, observation, self._limits(key, observation, state), now), observation, now, work)
 
     def _limits(self, key: str, observation: Observation, state: TrackState) -> Thresholds:

@@ -22,14 +22,15 @@ NAME = re.compile(r"[^\W_][\w.@:+-]{0,63}")
 def check_across_sections(root: Record, problems: Problems) -> None:
     check_names(root, problems)
     check_references(root, problems)
+    check_seats(root, problems)
     check_kernel_rules(root, problems)
     check_maintenance(root, problems)
     check_reachability(root, problems)
 
 
 def check_names(root: Record, problems: Problems) -> None:
-    """Every server, host, receiver and maintenance window has a valid, unique name."""
-    for section in ("servers", "hosts", "receivers", "maintenance"):
+    """Every server, seat, host, receiver and maintenance window has a valid, unique name."""
+    for section in ("servers", "seats", "hosts", "receivers", "maintenance"):
         first: dict[str, Record] = {}
         for record in root.sections(section):
             name = record.get("name")
@@ -80,6 +81,26 @@ def check_references(root: Record, problems: Problems) -> None:
         if receiver.get("name") in (escalate.get("to") or ()):
             problems.error(escalate.at("to"), "escalates to itself", "it is repeated here anyway: name others")
     _check_fallback_loops(root, problems)
+
+
+def check_seats(root: Record, problems: Problems) -> None:
+    """A seat has two servers or more, which exist; no server has two seats, or is left asleep as well."""
+    servers = names_of(root, "servers")
+    on_demand = {server.get("name") for server in root.sections("servers") if server.get("on_demand")}
+    first: dict[str, Record] = {}
+    for seat in root.sections("seats"):
+        _check_list(seat, "servers", "server", servers, problems)
+        named = [name for name in seat.get("servers") or () if isinstance(name, str)]
+        if len(named) == 1:
+            problems.error(seat.at("servers"), "has only one server, so nobody takes turns", "name another, or no seat")
+        for number, name in enumerate(named):
+            where = f"servers[{number}]"
+            if first.setdefault(name, seat) is not seat:
+                line = first[name].at("servers").mark.line
+                problems.error(seat.at(where), f"{seat.quoted(where, name)} has a seat already", f"on line {line}")
+            elif name in on_demand:
+                problem = f"{seat.quoted(where, name)} is `on_demand`, so it is never known to be gone"
+                problems.error(seat.at(where), problem, "remove `on_demand`, or take it out of the seat")
 
 
 def _check_acknowledge(receiver: Record, problems: Problems) -> None:

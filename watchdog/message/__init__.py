@@ -8,7 +8,7 @@ The last line, `incident <id> · attempt <n>`, and a word about lateness are add
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
@@ -109,6 +109,12 @@ LATE_S = 60.0
 """A message that leaves this long after it was written says so."""
 
 
+_ENDINGS: Mapping[StepReason | None, str] = {
+    StepReason.NOT_WATCHED_ANY_MORE: "no longer watched, was failing for",
+    StepReason.AWAY: "another server has its seat, was failing for",
+}
+
+
 def subject_of(incident: Incident) -> str:
     """Who it is about, in one word: whom the incident names, else the server, the host, the receiver, the key."""
     labels = incident.labels
@@ -120,12 +126,7 @@ def _headline(incident: Incident, kind: NotificationKind, now: float) -> str:
     subject = clean_line(subject_of(incident))
     lasted = duration(now - incident.since)
     if kind is NotificationKind.RESOLVED:
-        gone = incident.end_reason is StepReason.NOT_WATCHED_ANY_MORE
-        return (
-            f"{subject}: no longer watched, was failing for {lasted}"
-            if gone
-            else f"{subject}: recovered after {lasted}"
-        )
+        return f"{subject}: {_ENDINGS.get(incident.end_reason, 'recovered after')} {lasted}"
     if kind is NotificationKind.QUIET:
         what, device = incident.labels.get("kind") or incident.reason, incident.labels.get("device", "")
         where = f" on {device}" if device[:1].isalnum() else ""  # neither none (-) nor (many)

@@ -86,6 +86,7 @@ class StepReason(StrEnum):
     TOO_SOON = "too_soon"
     COULD_NOT_TELL = "could_not_tell"
     NOT_WATCHED_ANY_MORE = "not_watched_any_more"
+    AWAY = "away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from watchdog.json_values import from_json, to_json
 from watchdog.kinds import GENERATION, KERNEL_LOG, SLOW, row_of
 from watchdog.model import DeliveryState, Diagnosis, Incident, Maintenance, Phase, Severity, Verdict
 from watchdog.policy import PATIENCE, PatienceReason, next_window, window_at
+from watchdog.reasons import ServerReason
 from watchdog.store import MAINTENANCE, NEXT_PROBES, PLAN, Reader, Snapshot
 from watchdog.store.files import lock_holder
 from watchdog.store.reader import KeyView, ReceiverView
@@ -131,6 +132,15 @@ class Status:
         found = [one.severity for one in self.snapshot.open_incidents if one.key.startswith(f"{view.key}/")]
         return max(found, key=lambda severity: severity.rank, default=None)
 
+    @property
+    def seats(self) -> Mapping[str, tuple[KeyView, ...]]:
+        """Name of each seat → its servers, its holder first."""
+        found: dict[str, list[KeyView]] = {}
+        for view in self.snapshot.keys:
+            if (seat := self.plan.get(view.key, {}).get("seat")) is not None:
+                found.setdefault(seat, []).append(view)
+        return {name: tuple(sorted(views, key=_is_away)) for name, views in found.items()}
+
     def strikes(self, view: KeyView) -> str:
         """The failures in a row of a check, and how many alert: `2/3`, or `2` for what is not a check of its own."""
         failures = self.plan.get(view.key, {}).get("failures")
@@ -173,6 +183,14 @@ class Status:
             "latest_at": snapshot.latest_at,
             "storage": snapshot.storage,
             "checks": [self._check_json(view) for view in snapshot.keys],
+            "seats": [
+                {
+                    "seat": name,
+                    "holder": None if _is_away(views[0]) else GENERATION.target_of(views[0].key),
+                    "servers": [GENERATION.target_of(view.key) for view in views],
+                }
+                for name, views in self.seats.items()
+            ],
             "incidents": [_incident_json(incident, snapshot) for incident in snapshot.open_incidents],
             "receivers": [_receiver_json(receiver) for receiver in snapshot.receivers],
             "silences": to_json(snapshot.silences),
@@ -212,6 +230,11 @@ class Status:
         if told is None:
             return None
         return {"why": told["why"], "words": self.patience_words(view), "timeout_s": told["timeout_s"]}
+
+
+def _is_away(view: KeyView) -> bool:
+    """Whether another server of its seat holds it, or none is known to."""
+    return view.last is None or view.last.reason == ServerReason.AWAY
 
 
 def _not_writing(state_dir: Path, snapshot: Snapshot) -> str | None:
@@ -333,16 +356,24 @@ def state_of(view: KeyView, status: Status) -> State:
         return State("stale", "not watched", Severity.WARN)
     if view.phase in (Phase.FIRING, Phase.RECOVERING):
         return State(view.phase.value, view.phase.value, view.state.severity)
-    if view.state.unknowns:
-        return State("blind", "unknown", Severity.WARN)
+    if view.state.unknowns or (view.last is not None and view.last.verdict is Verdict.UNKNOWN):
+        return _of_an_unknown(view)
     if view.phase is Phase.PENDING:
         return State("pending", f"pending {status.strikes(view)}", Severity.WARN)
-    if view.last is None:
-        return State("blind", "not checked yet", Severity.INFO)
     return _of_a_passing(view, status)
 
 
+def _of_an_unknown(view: KeyView) -> State:
+    """An expected one, of a server that is asleep or away, says so."""
+    row = row_of(view.key, view.last.reason) if view.last is not None else None
+    if view.last is not None and row is not None and not row.blind:
+        return State("blind", view.last.reason, Severity.INFO)
+    return State("blind", "unknown", Severity.WARN)
+
+
 def _of_a_passing(view: KeyView, status: Status) -> State:
+    if view.last is None:
+        return State("blind", "not checked yet", Severity.INFO)
     trouble = status.kernel_trouble(view)
     if trouble is not None and trouble is not Severity.INFO:
         return State("firing", "kernel errors", trouble)

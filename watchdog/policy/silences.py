@@ -9,7 +9,7 @@ from watchdog.config import MaintenanceSettings
 from watchdog.model import Incident, Maintenance, Silence, matches_value
 
 _DAY_S = 86400.0
-LABELS = ("server", "host", "kind", "device", "receiver", "check", "key", "severity")
+LABELS = ("server", "seat", "host", "kind", "device", "receiver", "check", "key", "severity")
 """What a silence or a maintenance window may match by."""
 _NOWHERE: Mapping[str, tuple[str, ...]] = {}
 
