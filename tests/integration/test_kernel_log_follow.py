@@ -18,6 +18,7 @@ from tests.support.kernel_log_checks import Ledger, check, condition, fatal, fat
 from tests.support.sshd import RealHost, real_host
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Observation, Verdict
+from watchdog.ssh import session
 
 pytestmark = pytest.mark.real
 
@@ -134,6 +135,25 @@ async def test_a_session_that_is_killed_is_taken_up_where_it_was(host: RealHost)
         await until(lambda: streams(host))
         log_line(host, 102, fatal(3))
         await until(lambda: ledger.found == fatals(1, 2, 3))
+
+
+async def test_a_reader_that_hears_no_beats_ends_and_one_that_hears_them_stays(
+    host: RealHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the network is cut, the connection stands for hours; the reader on the host must not."""
+    quick = session.script().replace(b"timeout 30 head", b"timeout 3 head")
+    monkeypatch.setattr(session, "script", lambda: quick)
+    monkeypatch.setattr(session, "BEAT_S", 0.5)
+    watch, ledger = check(host.settings()), Ledger()
+    async with following(watch, ledger):
+        await until(lambda: streams(host))
+        first = streams(host)
+        await asyncio.sleep(6)
+        assert streams(host) == first
+        monkeypatch.setattr(session, "BEAT_S", 1e6)
+        await until(lambda: first[0] not in streams(host), 20)
+        log_line(host, 100, fatal(1))
+        await until(lambda: ledger.found == fatals(1))
 
 
 async def test_an_sshd_that_restarts_is_taken_up_where_it_was(host: RealHost) -> None:

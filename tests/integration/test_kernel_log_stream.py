@@ -54,7 +54,7 @@ class Machine:
             process.stdout.write(HEADER + b"".join(map(record, range(start, self.shown + 1))) + END)
         else:
             number = len(self.streams)
-            self.streams.append((process.channel.get_connection(), words[-1]))
+            self.streams.append((process.channel.get_connection(), words[words.index("follow") + 2]))
             self.shown = self.shown_later
             if number < len(self.live):
                 process.stdout.write(HEADER + self.live[number])

@@ -45,6 +45,8 @@ HOSTILE = {
     "an option as cursor": f"read1 journal {BOOT} --rotate 5",
     "an option behind a cursor": f"read1 journal {BOOT} s=1;i=1 --flush 5",
     "a cursor that is none": f"read1 journal {BOOT} x=1;i=1 5",
+    "an unknown word": f"read1 follow {BOOT} - sing",
+    "one word too many": f"read1 follow {BOOT} - beat beat",
     "a path as cursor": f"read1 follow {BOOT} /etc/shadow",
     "no limit": f"read1 journal {BOOT} -",
     "too much": f"read1 journal {BOOT} - 99999",
@@ -316,6 +318,34 @@ def test_following_ends_with_its_standard_input_and_leaves_no_process_behind() -
         assert process.wait(timeout=10) == 0
         time.sleep(0.3)
         assert [pid for pid in family if Path(f"/proc/{pid}").exists() and pid != process.pid] == []
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_following_with_beats_goes_on_while_they_come_and_ends_when_they_stay_away(name: str) -> None:
+    """As after a cut network: the connection stands, and nobody is at its other end."""
+    if shutil.which("journalctl") is None:
+        pytest.skip("journalctl is missing")
+    assert "timeout 30 head" in READER.read_text()
+    process = subprocess.Popen(
+        [*shell(name), "-s", "--", f"read1 follow {BOOT} - beat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(READER.read_bytes().replace(b"timeout 30 head", b"timeout 2 head"))
+    for _ in range(10):
+        process.stdin.flush()
+        time.sleep(0.4)
+        process.stdin.write(b".\n")
+    process.stdin.flush()
+    assert process.poll() is None
+    family = _descendants(process.pid)
+    assert any("journalctl" in command for command in family.values())
+    assert process.wait(timeout=15) == 0, "its standard input is open, and nothing comes there"
+    assert b"END rc=0" in process.stdout.read()
+    process.stdin.close()
+    process.stdout.close()
+    time.sleep(0.3)
+    assert [pid for pid in family if Path(f"/proc/{pid}").exists() and pid != process.pid] == []
 
 
 def _descendants(pid: int) -> dict[int, str]:

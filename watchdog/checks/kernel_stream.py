@@ -92,7 +92,7 @@ async def _stream(session: Session, log: HostLog, clock: Clock, commit: Commit) 
         if not found.visible:
             raise _nothing_to_follow_error(log.host, hello)
         session.without_deadline()
-        again = await _live(session, log, hello.boot, clock, commit, allowance)
+        again = await _live(session, log, hello, clock, commit, allowance)
 
 
 def _nothing_to_follow_error(host: HostSettings, hello: Hello) -> HostError:
@@ -101,7 +101,9 @@ def _nothing_to_follow_error(host: HostSettings, hello: Hello) -> HostError:
     return HostError(HostReason.NO_JOURNAL, "the journal shows nothing of the running boot that could be followed")
 
 
-async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit: Commit, allowance: Allowance) -> bool:
+async def _live(
+    session: Session, log: HostLog, hello: Hello, clock: Clock, commit: Commit, allowance: Allowance
+) -> bool:
     """Take live lines until the stream ends (False), or until it has to catch up by pages (True).
 
     Raises HostError when it costs more than `allowance`.
@@ -111,7 +113,7 @@ async def _live(session: Session, log: HostLog, boot: str, clock: Clock, commit:
     stream.restart.clear()
     stream.last_us = stream.login_us = -1
     stream.brings_logins = False
-    request = f"read1 follow {boot} {log.reading.cursor(boot)}"
+    request = f"read1 follow {hello.boot} {log.reading.cursor(hello.boot)}{' beat' if hello.takes_beats else ''}"
     asking = asyncio.create_task(requests.ask(session, request, lines.take, live=True))
     tasks = [
         asking,

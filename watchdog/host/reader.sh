@@ -3,7 +3,8 @@
 # It reads. It writes no file, changes nothing, evaluates no text it is given, and answers a closed list of requests:
 #   read1 hello                          who am I here, which boots does the journal hold, is it written
 #   read1 journal BOOT CURSOR|- MAX      kernel lines of one boot from CURSOR (inclusive) on, at most MAX (1..20000)
-#   read1 follow BOOT CURSOR|-           the same, then live, until standard input ends or six hours have passed
+#   read1 follow BOOT CURSOR|- [beat]    the same, then live, until standard input ends or six hours have passed; with
+#                                        `beat` also when no line has come there for 30 seconds
 #   read1 kmsg                           the kernel's ring buffer with its sequence numbers
 #   read1 pstore                         what the firmware kept of a crash
 #   read1 vitals                         memory, pressure, GPUs
@@ -71,12 +72,12 @@ journald() { # stopped: suspended by a signal; gone: not there although systemd 
     printf 'journald=%s\n' "${seen:-unknown}"
 }
 
-hangs() { # Whether a journalctl of ours hangs in the kernel although told to end (signal 15 or 9 waits).
+hangs() { # NAME: whether one of ours hangs in the kernel although told to end (signal 15 or 9 waits).
     mine=$(id -u)
     set +f
     for place in /proc/[0-9]*; do
         { read -r name <"$place/comm"; } 2>/dev/null || continue
-        [ "$name" = journalctl ] || continue
+        [ "$name" = "$1" ] || continue
         owner='' state='' told=''
         while read -r key value _; do
             case $key in
@@ -92,13 +93,14 @@ hangs() { # Whether a journalctl of ours hangs in the kernel although told to en
 }
 
 spare() { # Never add a second one to it. One that is gone a second later only waited for its disk while it ended.
-    hangs || return 0
+    hangs journalctl || return 0
     sleep 1
-    ! hangs || die 70 journalctl-stuck
+    ! hangs journalctl || die 70 journalctl-stuck
 }
 
 hello() {
     header hello
+    echo can=beat # to those who send no beats nothing has changed
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
     spare
     printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
@@ -129,6 +131,7 @@ storage() { # where journald writes (/run: memory only), whether we may read tha
 }
 
 free_kib() { # PLACE
+    ! hangs df || { printf unknown; return; }
     limited 5 df -Pk "$1" 2>/dev/null | tail -n 1 | { read -r _ _ _ free _; printf '%s' "${free:-unknown}"; }
 }
 
@@ -143,7 +146,11 @@ journal() { # BOOT CURSOR MAX
     case $rc in 0 | 141) die 0 ok ;; *) die 70 "journalctl-$rc" ;; esac # 141: head had enough
 }
 
-follow() { # BOOT CURSOR. When the connection goes, standard input ends, and so must journalctl.
+attended() { # beat|'': returns when the client is gone. A network that was cut ends no connection, for hours.
+    if [ -n "$1" ]; then while [ -n "$(timeout 30 head -n 1)" ]; do :; done; else cat >/dev/null; fi
+}
+
+follow() { # BOOT CURSOR beat|''. When the client goes, so must journalctl.
     header follow
     command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
     spare
@@ -153,7 +160,7 @@ follow() { # BOOT CURSOR. When the connection goes, standard input ends, and so 
     kernel_lines 21600 "$1" "$2" -f --no-tail "_BOOT_ID=$1" _UID=0 "USER_ID=$(id -un)" \
         MESSAGE_ID=8d45620c1a4348dbb17410da57c60c66 + 3<&- &
     reading=$!
-    { cat >/dev/null; kill "$reading"; } <&3 2>/dev/null &
+    { attended "$3"; kill "$reading"; } <&3 2>/dev/null &
     waiting=$!
     wait "$reading"
     rc=$?
@@ -244,7 +251,8 @@ main() {
     case ${2-}/$# in
         hello/2 | kmsg/2 | pstore/2 | vitals/2) "$2" ;;
         journal/5) check_boot "$3"; check_cursor "$4"; journal "$3" "$4" "$5" ;;
-        follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" ;;
+        follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" '' ;;
+        follow/5) check_boot "$3"; check_cursor "$4"; [ "$5" = beat ] || die 64 bad-word; follow "$3" "$4" beat ;;
         *) die 64 bad-request ;;
     esac
 }

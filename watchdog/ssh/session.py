@@ -40,6 +40,8 @@ LAST_SESSION_S = 0.3
 REQUEST_CHARACTERS = 400
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 2
+BEAT_S = 10.0
+"""A reader that was asked for beats ends after 30 s without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,9 @@ class Session:
     ) -> Answer:
         """Run the reader with `request`, handing each piece of its output to `take` as it comes.
 
-        With `live` the reader's standard input stays open, so that it ends when the connection does. Raises HostError
-        when more than `limit_bytes` come.
+        With `live` the reader's standard input stays open, so that it ends when the connection does, and a line goes
+        there every `BEAT_S` seconds: by that a reader knows us to be there. Raises HostError when more than
+        `limit_bytes` come.
         """
         if len(request) > REQUEST_CHARACTERS or not request.isascii() or not request.isprintable():
             raise HostError(
@@ -127,11 +130,14 @@ class Session:
         process = await self._start(request, live=live)
         try:
             errors = asyncio.create_task(_first_bytes(process.stderr))
+            beats = asyncio.create_task(_beat(process.stdin)) if live else None
             try:
                 await self._drain(process, take, limit_bytes)
                 stderr = await errors
             finally:
                 errors.cancel()
+                if beats is not None:
+                    beats.cancel()
             await process.wait_closed()
         finally:
             process.close()
@@ -178,6 +184,14 @@ class Session:
             take(chunk)
             if self._spend is not None:
                 self._spend(0, time.thread_time() - began)
+
+
+async def _beat(stdin: asyncssh.SSHWriter[bytes]) -> None:
+    """Say that we are there, until cancelled or until nobody can hear it."""
+    with suppress(OSError):
+        while True:
+            await asyncio.sleep(BEAT_S)
+            stdin.write(b".\n")
 
 
 async def _first_bytes(stream: asyncssh.SSHReader[bytes]) -> bytes:
