@@ -3,7 +3,7 @@
 Frozen dataclasses are written and read back by one rule for everything that is stored: one whose fields are
 keyword-only becomes an object, any other one a row of its values in order. A field with `metadata={"json": NAME}` is
 stored under that name: it was renamed in the code after it had been stored. One with `metadata={"sparse": True}` came
-later than the others and is left out while it is None.
+later than the others and is left out while it is None or an empty tuple.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def to_json(value: object) -> Json:
         fields = dataclasses.fields(value)
         if _is_object(fields):
             given = ((field, getattr(value, field.name)) for field in fields)
-            return {_key(field): to_json(one) for field, one in given if one is not None or not _is_sparse(field)}
+            return {_key(field): to_json(one) for field, one in given if one not in (None, ()) or not _is_sparse(field)}
         return [to_json(getattr(value, field.name)) for field in fields]
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}

@@ -187,7 +187,13 @@ LOG_INCOMPLETE = HostOccurrence(
     runbook="Kernel lines were lost that nobody will ever read.",
     look_at="What floods the log there.",
 )
-HOST_OCCURRENCES = (REBOOTED, LOG_INCOMPLETE)
+ORDERED = HostOccurrence(
+    name="host.shutdown",
+    runbook="Somebody, or a program, told the machine to shut down or to restart: no fault. Its outage is a warning "
+    "then; after a restart that takes longer than 15 min, a page.",
+    look_at="Nothing, if it was meant.",
+)
+HOST_OCCURRENCES = (REBOOTED, LOG_INCOMPLETE, ORDERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class KernelLogCheck:
         except HostError as error:
             trouble = error
         readability = reading_condition(self._host, trouble, now, took, found.lines, found.how)
-        return self._log.result(self._clock.wall(), readability, *conditions)
+        return self._log.result(self._clock.wall(), self._log.with_order(readability), *conditions)
 
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""

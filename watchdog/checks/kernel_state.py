@@ -15,12 +15,12 @@ import structlog
 
 from watchdog.checks.journal_proof import JournalProof
 from watchdog.config import HostSettings
-from watchdog.journal.boot import BootEnd, Loss, Page
+from watchdog.journal.boot import BootEnd, Loss, Order, Page
 from watchdog.journal.reading import HostReading
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, REBOOTED
+from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, ORDERED, REBOOTED
 from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError
@@ -156,6 +156,29 @@ def reboot(host: HostSettings, ending: BootEnd, crash: Sequence[str], now: float
     )
 
 
+def ordered_end(host: HostSettings, order: Order, now: float) -> Observation:
+    """The occurrence `host.shutdown`, dated by when it was announced."""
+    summary = "was told to restart" if order.comes_back else "was told to shut down"
+    return Observation(
+        key=KERNEL_LOG.key(host.name, ORDERED.name, "-"),
+        verdict=Verdict.FAIL,
+        reason=ORDERED.name,
+        severity=Severity.INFO,
+        summary=summary,
+        subject=host.name,
+        at=min(now, order.at),
+        nature=Nature.OCCURRENCE,
+        evidence=(Evidence(min(now, order.at), f"{host.name} logind", summary),),
+        labels={"host": host.name, "kind": ORDERED.name, "device": "-", "order": "".join(order_numbers(order))},
+        measurements=order_numbers(order),
+    )
+
+
+def order_numbers(order: Order) -> dict[str, float]:
+    """When the host was told to end, and whether to come back: `shutdown_at` or `restart_at`, Unix seconds."""
+    return {"restart_at" if order.comes_back else "shutdown_at": order.at}
+
+
 def merge_occurrences(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Occurrences of the same key as one: counts added, the graver words kept, evidence in order up to a limit."""
     by_key: dict[str, Observation] = {}
@@ -265,6 +288,8 @@ class HostLog:
         lost = tuple(lost_lines(self.host, loss, now) for loss in page.losses)
         if lost:
             self._pending = merge_occurrences((*self._pending, *lost))
+        if page.order is not None:
+            self._pending = merge_occurrences((*self._pending, ordered_end(self.host, page.order, now)))
         if len(self._waiting) >= WAITING_LIMIT:
             self.settle(now)
         return len(page.lines)
@@ -308,8 +333,16 @@ class HostLog:
                 kept.append(line)
         return kept
 
+    def with_order(self, condition: Observation) -> Observation:
+        """`condition`, saying where that is so that the host was told to end: its absence is no fault then."""
+        order = self._reading.order if self._reading is not None else None
+        if order is None:
+            return condition
+        return replace(condition, measurements={**condition.measurements, **order_numbers(order)})
+
     def take_endings(self, crash: Iterable[str], now: float) -> None:
-        """Tell, once, how the boots that have ended did so."""
+        """Tell, once, how the boots that have ended did so: after their last lines, which may be why."""
+        self.settle(now)
         told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.boot_ends)
         self._pending = merge_occurrences((*self._pending, *told))
         self.reading.forget_ended()

@@ -213,7 +213,7 @@ class _Lines:
             stream.open, stream.trouble = True, None
         stream.last_us = max(stream.last_us, record.received_us)
         page = self._log.reading.live(record, self._clock.wall())
-        if page.lines or page.losses:
+        if page.lines or page.losses or page.order:
             self._log.take(page, self._clock.wall())
             self._news.set()
         if self._log.reading.live_is_full:

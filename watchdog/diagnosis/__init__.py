@@ -7,10 +7,11 @@ words.
 
 from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
 from watchdog.diagnosis.match import diagnose, matching, signs_of_hang
-from watchdog.diagnosis.signatures import HOST_SIGNATURES, PAGING, SERVER_SIGNATURES, Signature
+from watchdog.diagnosis.signatures import HOST_SIGNATURES, MEANT, PAGING, SERVER_SIGNATURES, Signature
 
 __all__ = [
     "HOST_SIGNATURES",
+    "MEANT",
     "PAGING",
     "SERVER_SIGNATURES",
     "Basis",

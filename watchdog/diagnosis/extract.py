@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from watchdog.diagnosis.facts import Basis, DiagnosisInput, Fact, HostView
-from watchdog.kinds import GENERATION, KERNEL_LOG, REBOOTED, row_of
+from watchdog.kinds import GENERATION, KERNEL_LOG, ORDERED, REBOOTED, row_of
 from watchdog.model import Evidence, Incident, Observation, Severity, Verdict
 from watchdog.reasons import HostReason, ServerReason
 from watchdog.text import duration, gib
@@ -19,6 +19,8 @@ BEFORE_S = 600.0
 """Memory that ran low up to so long before the first miss counts."""
 KERNEL_S = 3600.0
 """Kernel lines up to so long before the first miss count."""
+RESTART_S = 900.0
+"""A machine that was told to restart has so long to come back before its absence is a fault."""
 LOW_MEMORY = 0.03
 FALLEN = 0.2
 SOME_PRESSURE = 20.0
@@ -38,7 +40,7 @@ def host_facts(host: HostView, given: DiagnosisInput, loads: Iterable[JudgedGpu]
             found |= _gpu(host, vitals, loads_of(vitals.measurements) if loads is None else loads)
         if vitals.at >= given.incident.since - BEFORE_S:
             found |= _memory(host, vitals)
-    return found | _kernel(host, given) | _reboot(host, given)
+    return found | _kernel(host, given) | _reboot(host, given) | _order(host, given)
 
 
 def loads_since(host: HostView, since: float) -> tuple[JudgedGpu, ...]:
@@ -72,7 +74,7 @@ def _reachability(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
         return {Fact.HOST_ANSWERS: Basis(f"{host.name} itself answers")}
     if newest.reason == HostReason.TIMEOUT and newest.answered:
         return {Fact.HOST_ANSWERS: Basis(f"{host.name} answers, slowly")}
-    return {fact: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
+    return {fact: seen, Fact.HOST_AWAY: seen} if fact in (Fact.HOST_SILENT, Fact.HOST_GONE) else {}
 
 
 def beside_other_ranks(hosts: Sequence[HostView], since: float) -> dict[str, tuple[JudgedGpu, ...]]:
@@ -159,6 +161,8 @@ def _fact_of(one: Incident, *, before: bool) -> Fact | None:
         return Fact.LINK_BEFORE if before else Fact.LINK_AFTER
     if grave and kind.startswith(_GPU):
         return Fact.GPU_FAULT
+    if grave and kind == "thermal":
+        return Fact.OVERHEATED
     return Fact.KERNEL_STUCK if grave and kind.startswith(_STUCK) else None
 
 
@@ -177,6 +181,28 @@ def _reboot(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
             found[Fact.REBOOT_NOTIFIED] = Basis(one.detail, one.evidence[-1:])
             found.setdefault(Fact.REBOOTED, Basis(f"{host.name} restarted", ()))
     return found
+
+
+def _order(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
+    """That the host was told to end and has not outlived that: by its newest scan, or since then by the live stream."""
+    scan = given.newest if given.incident.key == KERNEL_LOG.key(host.name) else host.kernel_log
+    told = [
+        (one.since, one.labels.get("order", ""), one.evidence[-1:])
+        for one in host.occurrences
+        if one.reason == ORDERED.name and (scan is None or scan.at < one.since)
+    ]
+    if not told and scan is not None:
+        told = [
+            (scan.measurements[name], name, ()) for name in ("shutdown_at", "restart_at") if name in scan.measurements
+        ]
+    if not told:
+        return {}
+    at, name, evidence = max(told, key=lambda one: one[0])
+    when = _beside(at, given.incident.since, 0.0)
+    if name == "shutdown_at":
+        return {Fact.SHUT_DOWN: Basis(f"it was told to shut down {when}", evidence)}
+    fact = Fact.RESTARTING if given.now - at <= RESTART_S else Fact.RESTART_LATE
+    return {fact: Basis(f"it was told to restart {when}", evidence)}
 
 
 def _nearest(one: Incident, until: float) -> Evidence | None:

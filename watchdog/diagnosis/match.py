@@ -14,6 +14,7 @@ from watchdog.vitals import Load, gpu_words
 
 _FROM_HOSTS = frozenset(
     {
+        Fact.HOST_AWAY, Fact.SHUT_DOWN, Fact.RESTARTING, Fact.RESTART_LATE, Fact.OVERHEATED,
         Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_LOW, Fact.GPU_MEMORY_IDLE,
         Fact.GPU_READS_NOTHING, Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM,
         Fact.OOM_KILLED,

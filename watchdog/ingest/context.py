@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis import PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
-from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ROAD, VITALS, kind_of
+from watchdog.diagnosis import MEANT, PAGING, DiagnosisInput, Fact, HostView, diagnose, signs_of_hang
+from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, ORDERED, REBOOTED, ROAD, VITALS, kind_of
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Cause,
@@ -23,6 +23,11 @@ from watchdog.model import (
 from watchdog.policy import AlertPlan
 from watchdog.reasons import OwnReason, ServerReason
 from watchdog.text import clean_line
+
+STORY_S = 3600.0
+"""A restart is told together with what its kernel said up to so long before."""
+RELATED = 4
+"""So many other incidents are named in one."""
 
 
 class DiagnosisContext:
@@ -71,16 +76,77 @@ class DiagnosisContext:
 
     def signs_of_hang(self, server: str, plan: AlertPlan, others: Iterable[Incident], since: float) -> frozenset[Fact]:
         """What its hosts have shown since `since` that says that `server` hangs."""
-        key = GENERATION.key(server)
-        newest = self.newest.get(key)
+        newest = self.newest.get(GENERATION.key(server))
         if newest is None:
             return frozenset()
-        trouble = Incident(
-            id="", key=key, nature=Nature.CONDITION, cause=Cause.STRIKES, severity=newest.severity,
-            opened_severity=newest.severity, reason=newest.reason, summary=newest.summary, since=since,
-            opened_at=since, last_at=since, labels=newest.labels,
-        )  # fmt: skip
-        return signs_of_hang(self._input(trouble, newest, plan, others, since))
+        return signs_of_hang(self._input(_trouble(newest, since), newest, plan, others, since))
+
+    def as_meant(
+        self, seen: Observation, state: TrackState | None, plan: AlertPlan, others: Iterable[Incident], now: float
+    ) -> Observation:
+        """`seen`, as a warning where somebody wanted it so: a host that is away because it was told to end."""
+        if seen.severity is not Severity.PAGE or seen.verdict is not Verdict.FAIL or seen.nature is Nature.OCCURRENCE:
+            return seen
+        opened = list(others)
+        logs = (KERNEL_LOG.key(name) for name in self._hosts_of(seen.labels, plan))
+        scans = [scan.measurements for key in logs if (scan := self.newest.get(key)) is not None]
+        ordered = any(one.reason == ORDERED.name for one in opened)
+        if not ordered and not any("shutdown_at" in numbers or "restart_at" in numbers for numbers in scans):
+            return seen
+        since = seen.at if state is None or state.since is None else state.since
+        found = diagnose(self._input(_trouble(seen, since), seen, plan, opened, now))
+        return replace(seen, severity=Severity.WARN) if found is not None and found.name in MEANT else seen
+
+    def with_story(self, seen: Observation, others: Iterable[Incident]) -> Observation:
+        """A restart without a shutdown, told with what came before it; a page, if that was one.
+
+        The kernel's gravest lines of the last hour, the silence, the restart, and how the old boot ended.
+        """
+        host = seen.labels.get("host", "")
+        if seen.reason != REBOOTED.name or seen.severity is not Severity.WARN:
+            return seen
+        opened = [one for one in others if one.labels.get("host") == host and one.reason != REBOOTED.name]
+        grave = [
+            one
+            for one in opened
+            if one.nature is Nature.OCCURRENCE
+            and one.severity is Severity.PAGE
+            and 0 <= seen.at - one.last_at <= STORY_S
+        ]
+        if not grave:
+            return seen
+        grave.sort(key=lambda one: one.last_at)
+        before = [line for one in grave[-3:] for line in one.evidence[-2:]]
+        silence = [
+            Evidence(one.since, host, f"from then on: {one.phrase}")
+            for one in opened
+            if one.key == KERNEL_LOG.key(host)
+        ]
+        what = ", ".join(dict.fromkeys(_occurrence_words(one) for one in grave))
+        return replace(
+            seen,
+            severity=Severity.PAGE,
+            detail=f"{seen.detail}; before that: {what}",
+            evidence=tuple(dict.fromkeys((*before, *silence, *seen.evidence))),
+        )
+
+    def related(self, incident: Incident, plan: AlertPlan, others: Iterable[Incident]) -> tuple[str, ...]:
+        """Ids of the pages that are open about the machines of `incident`, a page itself; the newest last."""
+        if incident.severity is not Severity.PAGE:
+            return ()
+        hosts = set(self._hosts_of(incident.labels, plan))
+        found = [
+            one
+            for one in others
+            if one.severity is Severity.PAGE and one.key != incident.key and hosts & {*self._hosts_of(one.labels, plan)}
+        ]
+        return tuple(one.id for one in sorted(found, key=lambda one: one.opened_at)[-RELATED:])
+
+    @staticmethod
+    def _hosts_of(labels: Mapping[str, str], plan: AlertPlan) -> tuple[str, ...]:
+        """The hosts that the server runs on, or the one host that it is about."""
+        server, about = labels.get("server"), labels.get("host")
+        return tuple(plan.runs_on.get(server, ())) if server is not None else (about,) if about is not None else ()
 
     def proves_death(
         self, server: str, seen: Observation, state: TrackState, plan: AlertPlan, others: Iterable[Incident]
@@ -103,8 +169,7 @@ class DiagnosisContext:
     def _input(
         self, incident: Incident, newest: Observation, plan: AlertPlan, others: Iterable[Incident], now: float
     ) -> DiagnosisInput:
-        server, about = incident.labels.get("server"), incident.labels.get("host")
-        names = plan.runs_on.get(server, ()) if server is not None else (about,) if about is not None else ()
+        about, names = incident.labels.get("host"), self._hosts_of(incident.labels, plan)
         opened = list(others)
         hosts = tuple(
             HostView(
@@ -128,6 +193,20 @@ class DiagnosisContext:
             servers=tuple(one for one in seen if one is not None),
             own_network="" if road is None else road.phrase,
         )
+
+
+def _trouble(seen: Observation, since: float) -> Incident:
+    """What `seen` would be as an incident that began at `since`."""
+    return Incident(
+        id="", key=seen.key, nature=seen.nature, cause=Cause.STRIKES, severity=seen.severity,
+        opened_severity=seen.severity, reason=seen.reason, summary=seen.summary, since=since,
+        opened_at=since, last_at=since, labels=seen.labels,
+    )  # fmt: skip
+
+
+def _occurrence_words(one: Incident) -> str:
+    device = one.labels.get("device", "-")
+    return f"{one.reason} on {device}" if device[:1].isalnum() else one.reason
 
 
 # What an observation brings into an incident: cleaned, without secrets, bounded, each fact once.

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from watchdog.config import ProbeSettings
-from watchdog.ingest.context import DiagnosisContext, Strikes, continued, opened, sanitize
+from watchdog.ingest.context import RELATED, DiagnosisContext, Strikes, continued, opened, sanitize
 from watchdog.kinds import BLIND, GENERATION, row_of
 from watchdog.message import render
 from watchdog.message.redaction import Redactor
@@ -193,9 +193,12 @@ class Incidents:
 
     def _observe(self, raw: Observation, now: float, work: UnitOfWork) -> None:
         observation = self._context.with_clock_note(sanitize(raw, self.redactor, now))
-        work.observations.append(observation)
         work.changes(self._context.newest, observation.key)
         self._context.note(observation)
+        state = self.tracks.get(observation.key)
+        observation = self._context.as_meant(observation, state, self.plan, self.open.values(), now)
+        observation = self._context.with_story(observation, self.open.values())
+        work.observations.append(observation)
         self._track(observation, now, work)
         blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
         if blind is not None:
@@ -204,6 +207,14 @@ class Incidents:
             diagnosed = self._diagnosed(self.open[key], now)
             if diagnosed is not self.open[key]:
                 self._keep(diagnosed, key, work)
+
+    def _related(self, incident: Incident, work: UnitOfWork) -> Incident:
+        """`incident` with the ids of the others of its machines, which from now on name it as well."""
+        related = self._context.related(incident, self.plan, self.open.values())
+        for key, other in list(self.open.items()):
+            if other.id in related:
+                self._keep(replace(other, related=(*other.related, incident.id)[-RELATED:]), key, work)
+        return replace(incident, related=related) if related else incident
 
     def _diagnosed(self, incident: Incident, now: float) -> Incident:
         return self._context.with_diagnosis(incident, self.plan, self.open, now)
@@ -319,6 +330,7 @@ class Incidents:
             work.changes(self._strikes, key)
             strikes = self._strikes.pop(key, Strikes())
             incident = self._diagnosed(opened(observation, moved.state, strikes, self.new_id(now), now), now)
+            incident = self._related(incident, work)
         elif observation is not None and failing and incident is not None:
             incident = self._diagnosed(continued(incident, observation, moved.state, now), now)
         elif transition is not None and incident is not None:

@@ -45,8 +45,9 @@ class BootReading:
     `gaps` are stretches of stamps nobody has read: first, last, and whether the lines now read come in order from
     before its first stamp and so fill it. `held` are identities that left `seen` while lines around them may come yet.
     `last_us` is the stamp of the last proven line, -1 where the line read next does not follow on it.
-    `ended` is the last word on the boot's end: "", "shutdown" or "stopped". `began_at` is when the boot began, by our
-    clock in Unix seconds, as its last greeting had it; None without a greeting.
+    `ended` is the last word on the boot's end: "", "shutdown", "restart" or "stopped". `order` is what logind announced
+    last: the stamp, when it was by our clock, and which of the two; empty without. `began_at` is when the boot
+    began, by our clock in Unix seconds, as its last greeting had it; None without a greeting.
     """
 
     cursor: str | None = None
@@ -65,6 +66,7 @@ class BootReading:
     gaps: list[list[int]] = field(default_factory=list)
     tail: list[list[Json]] = field(default_factory=list)
     firmware: list[str] = field(default_factory=list)
+    order: list[Json] = field(default_factory=list)
 
     def take(self, stamp_us: int, message: str, *, live: bool, stamped: bool = True) -> bool:
         """Whether this line is new, and remember it. `stamped`: `stamp_us` is the kernel's own."""
@@ -231,9 +233,18 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """That a machine was told to end, when (Unix seconds, our clock), and whether to come back."""
+
+    at: float
+    comes_back: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What one page gave. `visible` counts every record shown, known or not; `stale` means another reader was quicker
-    and nothing was taken; `unreadable` counts records without a text. `first_us` and `last_us`: when journald took the
+    and nothing was taken; `unreadable` counts records without a text. `order`: the running boot was told to end.
+    `first_us` and `last_us`: when journald took the
     first and the last new line, in microseconds since boot; -1 without any.
     """
 
@@ -241,6 +252,7 @@ class Page:
     losses: tuple[Loss, ...] = ()
     visible: int = 0
     unreadable: int = 0
+    order: Order | None = None
     first_us: int = -1
     last_us: int = -1
     stale: bool = False

@@ -15,21 +15,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from watchdog.journal.boot import LIVE_LIMIT, BootEnd, BootReading, Loss, Page
+from watchdog.journal.boot import LIVE_LIMIT, BootEnd, BootReading, Loss, Order, Page
 from watchdog.journal.frame import Hello
-from watchdog.journal.records import Record, RecordKind, RingRecord, lost_before, records_between, same_entry
+from watchdog.journal.records import (
+    RESTART,
+    SHUTDOWN,
+    Record,
+    RecordKind,
+    RingRecord,
+    lost_before,
+    records_between,
+    same_entry,
+)
 from watchdog.kernlog.lines import KernelLine, Origin
 from watchdog.model import Json
 
 HISTORY_AFTER_S = 3600.0
 """Lines older than this at first contact are history (design §5.2)."""
+OUTLIVED_US = 600_000_000
+"""A machine that is still up so long after it was told to end did not: it was called off, or only programs ended."""
 BEGINNING_US = 5_000_000
 """Every kernel prints its first line at 0."""
 NEIGHBOURS = 20
 """A cursor that journald found by its time may start a page at an entry of the same microsecond."""
 KNOWN_BOOTS = 400
 _ID_LENGTH = 12
-_UNREAD_LIVE = frozenset({RecordKind.FOREIGN, RecordKind.MARK, RecordKind.LOGIN})
+_UNREAD_LIVE = frozenset({RecordKind.FOREIGN, RecordKind.LOGIN})
 
 
 @dataclass(slots=True)
@@ -58,6 +69,9 @@ class HostReading:
                 return ()
             self._note_restart(hello)
         self._hello = hello
+        order = self.boots[self.current].order
+        if order and hello.uptime_s * 1e6 - order[0] > OUTLIVED_US:
+            self.boots[self.current].order, self.boots[self.current].ended = [], ""
         self.boots[self.current].skew_s = now - hello.now
         self.boots[self.current].began_at = now - hello.uptime_s
         return (*(boot for boot in self.ended if not self.boots[boot].finished), self.current)
@@ -85,6 +99,7 @@ class HostReading:
         if at is None or (at.cursor or "-") != asked or at.finished:
             return Page(stale=True)
         losses = [loss] if (loss := self._discontinuity(boot, at, asked, records)) else []
+        before_order = self.order
         lines: list[KernelLine] = []
         received: list[int] = []
         for record in records:
@@ -99,7 +114,8 @@ class HostReading:
             at.finished = boot != self.current
         unreadable = sum(record.message is None for record in records)
         first, last = (received[0], received[-1]) if received else (-1, -1)
-        return Page(tuple(lines), tuple(losses), len(records), unreadable, first, last)
+        order = self.order if self.order != before_order else None
+        return Page(tuple(lines), tuple(losses), len(records), unreadable, order, first, last)
 
     def _discontinuity(self, boot: str, at: BootReading, asked: str, records: Sequence[Record]) -> Loss | None:
         """What is missing between the place read up to and the first record of this page; None if nothing is."""
@@ -131,6 +147,7 @@ class HostReading:
         boot = record.boot
         if record.kind is RecordKind.MARK:
             at.ended = "" if record.message == "started" else (record.message or "")
+            self._note_order(at, record, self._printed_at(at, record))
             return
         if same_entry(record.cursor, asked):
             return
@@ -143,10 +160,30 @@ class HostReading:
         if new:
             lines.append(self._line(boot, at, record, self._printed_at(at, record)))
 
+    @property
+    def order(self) -> Order | None:
+        """That the running boot was told to end, as far as it has not outlived that."""
+        order = self.boots[self.current].order if self.current is not None else []
+        return Order(float(order[1]), order[2] == RESTART) if order else None
+
+    def _note_order(self, at: BootReading, record: Record, now: float) -> Order | None:
+        """Remember logind's announcement in `record`, come at `now`; None if it is none, or known, or outlived."""
+        new = record.message in {SHUTDOWN, RESTART} and record.stamp_us > (at.order[0] if at.order else -1)
+        uptime_s = self._hello.uptime_s if self._hello is not None else 0.0
+        if not new or record.boot != self.current or uptime_s * 1e6 - record.stamp_us > OUTLIVED_US:
+            return None
+        at.order = [record.stamp_us, now, record.message]
+        return self.order
+
     def live(self, record: Record, now: float) -> Page:
         """Take one record of the live stream of the current boot, which came at `now` by our clock."""
         boot = record.boot
         at = self.boots.get(boot)
+        if at is not None and boot == self.current and record.kind is RecordKind.MARK:
+            order = self._note_order(at, record, now)
+            if order is not None:
+                at.ended = record.message or ""
+            return Page(order=order, stale=order is None)
         if at is None or boot != self.current or record.kind in _UNREAD_LIVE:
             return Page(stale=True)
         if record.cursor == at.cursor or not at.take_record(record, live=True):
@@ -200,7 +237,7 @@ class HostReading:
         return BootEnd(
             boot=boot,
             next_boot=after,
-            clean=at.ended in {"shutdown", "stopped"},
+            clean=at.ended in {SHUTDOWN, RESTART, "stopped"},
             gone=self._hello is not None and boot not in self._hello.boots,
             tail=tuple((float(when), str(text)) for when, text in at.tail),
             firmware=tuple(then.firmware),

@@ -20,6 +20,8 @@ _MARKS = {
     "f77379a8490b408bbe5f6940505a777b": "started",
     "98268866d1d54a499c4e98921d93bc40": "shutdown",
 }
+SHUTDOWN, RESTART = "shutdown", "restart"
+"""What logind announced: that the machine goes down, or that it does and comes back."""
 _LOST = re.compile(r"Missed (\d{1,18}) kernel messages")
 _SESSION_STARTED = "8d45620c1a4348dbb17410da57c60c66"
 LATEST_US = 4_102_444_800_000_000
@@ -88,7 +90,9 @@ def parse_journal(line: bytes) -> Record | None:
     message = None if message is None else without_surrogates(message)
     kind = _kind(fields)
     if kind is RecordKind.MARK:
+        comes_back = "reboot" in (message or "").lower()
         message = _MARKS[fields["MESSAGE_ID"]]
+        message = RESTART if message == SHUTDOWN and comes_back else message
     found = _LOST.search(message or "") if kind is RecordKind.MISSED else None
     return Record(
         kind=kind,

@@ -240,6 +240,7 @@ def _what_next(incident: Incident) -> list[str]:
     return [
         *([f"do: {advice}"] if advice else []),
         *([f"look at: {clean_line(look)}"] if look else []),
+        *([f"see also: incident {', '.join(incident.related)}"] if incident.related else []),
         *([f"acknowledge: inference-watchdog ack {incident.id}"] if acknowledge else []),
     ]
 
@@ -266,6 +267,7 @@ def _end(incident: Incident, now: float, zone: tzinfo | None) -> list[str]:
     return [
         f"{clean_line(subject_of(incident))}: {when} ({duration(closed - incident.since)}), {times}",
         f"was: {shortened(was, 420)} {shortened(went, 300)}".rstrip(),
+        *([f"see also: incident {', '.join(incident.related)}"] if incident.related else []),
         _class(incident),
     ]
 

@@ -181,7 +181,8 @@ class Incident:
     `diagnosis` is the newest, None where nobody looks for a cause; `diagnosis_told` is that of the last message.
     `reasons` are those it had so far, one for each change, at most ten. `summary`, `subject`, `unit`, `at_least`,
     `detail` and `look_only` are those of `Observation`; `count` is the total. `failing_since` is
-    the first failure since the last pass, None where only `since` is known.
+    the first failure since the last pass, None where only `since` is known. `related` are the ids of incidents of the
+    same machine that were open with it.
     """
 
     id: str
@@ -214,6 +215,7 @@ class Incident:
     detail: str = ""
     look_only: bool = False
     failing_since: float | None = field(default=None, metadata={"sparse": True})
+    related: tuple[str, ...] = field(default=(), metadata={"sparse": True})
 
     def dated_anew(self, step_s: float, set_at: float) -> Incident:
         """The same by a clock that was set by `step_s` seconds when it said `set_at`."""

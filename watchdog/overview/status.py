@@ -291,6 +291,7 @@ def _incident_json(incident: Incident, snapshot: Snapshot) -> dict[str, Any]:
         "since": incident.since,
         "last_at": incident.last_at,
         "count": incident.count,
+        "related": list(incident.related),
         "acknowledged_at": seen_by.at if seen_by else incident.acknowledged_at,
     }
 
