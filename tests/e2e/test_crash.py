@@ -21,6 +21,8 @@ from watchdog.demo.rig import ChatServer, Mode, Rig
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 RECEIVERS = ("phone", "mail")
 EXTRA_SERVERS = ("qwen", "llama")
+MOST_DEVICES = 50
+"""More of one host in one hour are told as one incident: a storm, of which other tests tell."""
 SICK = (Mode.ERROR, Mode.EMPTY, Mode.FROZEN)
 PROBE = "{interval: 1s, timeout: 0.8s, failures: 2, successes: 1}"
 
@@ -40,7 +42,7 @@ class Night:
             if event < 0.6:
                 server = self.chance.choice(self.servers)
                 server.mode = Mode.OK if server.mode is not Mode.OK else self.chance.choice(SICK)
-            elif event < 0.9:
+            elif event < 0.9 and len(self.devices) < MOST_DEVICES:
                 self.complain()
             else:
                 await self.take_away(self.chance.choice(list(self.sinks.values())))

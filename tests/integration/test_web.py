@@ -25,6 +25,7 @@ from watchdog.model import CheckResult, Evidence, Silence, Verdict
 from watchdog.overview.statistics import Length, blind_seconds, windows_hiding
 from watchdog.overview.status import Status
 from watchdog.store import PLAN, BlindWindow, Reader
+from watchdog.web import server
 from watchdog.web.page import PageData
 from watchdog.web.page import page as page_of
 
@@ -408,3 +409,23 @@ async def test_a_taken_port_does_not_stop_the_watching_and_is_tried_again(tmp_pa
     async with served(tmp_path, configuration(), NOW, settings=settings, before_it_listens=free_it) as running:
         assert (await running.get("healthz"))[0] == 200
     assert told[0].startswith("web_cannot_listen: Watching and alerting go on")
+
+
+async def test_pages_that_take_long_are_kept_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, configuration(), NOW) as running:
+        drawn: list[float] = []
+
+        def slow(*_args: object, **_kwargs: object) -> str:
+            drawn.append(running.clock.monotonic())
+            running.clock.stand_still(5.0)
+            return "<!doctype html>"
+
+        monkeypatch.setattr(server, "page", slow)
+        await running.get()
+        for _ in range(44):
+            await running.clock.advance(1.0)
+            await running.get()
+        assert len(drawn) == 1
+        await running.clock.advance(2.0)
+        await running.get()
+        assert len(drawn) == 2

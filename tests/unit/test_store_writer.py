@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 
 from watchdog.errors import StoreError
 from watchdog.model import Observation, Severity, TrackState, Verdict
-from watchdog.store import Commit, Reader, Requests
+from watchdog.store import Commit, Reader, Requests, writes
 from watchdog.store.files import connect_new, open_database
 from watchdog.store.in_memory import Reserve, open_memory_fallback, restore_to_disk
 from watchdog.store.writer_thread import Trouble, Writer
@@ -197,6 +200,50 @@ def test_observations_that_are_young_and_few_enough_stay() -> None:
     assert len(Reader(disk).history("a", 0, 2e9)) == 2
     assert not tidy(disk, NOW + 105, 100.0, 1e9)
     assert [point.at for point in Reader(disk).history("a", 0, 2e9)] == [NOW + 10]
+
+
+def test_many_old_passes_are_thinned_and_every_figure_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "THIN_BEYOND_ROWS", 900)
+    monkeypatch.setattr(writes, "_STRETCH", 500)
+    disk, keys, chance = connect_new(), [f"generation/s{number}" for number in range(8)], random.Random(1)
+    seen = [
+        replace(
+            passed(key, NOW + 120.0 * turn, Verdict.FAIL if chance.random() < 0.05 else Verdict.PASS),
+            reason="ok", measurements={"ttft_s": chance.random(), "completion_tokens": 5.0, "resent": 1.0},
+        )
+        for turn in range(300) for key in keys
+    ]  # fmt: skip
+    apply(disk, Commit(observations=tuple(seen)))
+
+    def figures() -> list[object]:
+        read = Reader(disk)
+        samples = [read.samples(key, 0, 2e9) for key in keys]
+        return [[Counter(one.verdict for one in row) for row in samples], [read.cost(key, 0, 2e9) for key in keys]]
+
+    before, (medians, rows) = figures(), _medians(disk, keys)
+    assert not tidy(disk, NOW + 86400 + 1000, 30 * 86400.0, 1e9), "younger than a day"
+    while tidy(disk, NOW + 3 * 86400, 30 * 86400.0, 1e9):
+        pass
+    assert figures() == before
+    after, left = _medians(disk, keys)
+    assert left < rows / 3
+    assert all(abs(one - other) < 0.25 for one, other in zip(medians, after, strict=True))
+    failed = sum(one.verdict is Verdict.FAIL for key in keys for one in Reader(disk).history(key, 0, 2e9))
+    assert failed == sum(one.verdict is Verdict.FAIL for one in seen), "no failure is thinned out"
+
+
+def _medians(disk: sqlite3.Connection, keys: list[str]) -> tuple[list[float], int]:
+    rows = disk.execute("SELECT count(*) FROM observations").fetchone()[0]
+    read = Reader(disk)
+    return [statistics.median(one.ttft_s or 0.0 for one in read.samples(key, 0, 2e9)) for key in keys], rows
+
+
+def test_more_rows_than_the_limit_lose_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "OBSERVATION_LIMIT", 100)
+    disk = connect_new()
+    apply(disk, Commit(observations=tuple(passed("a", NOW + number) for number in range(130))))
+    tidy(disk, NOW + 200, 1e6, 1e9)
+    assert [point.at for point in Reader(disk).history("a", 0, 2e9)] == [NOW + number for number in range(30, 130)]
 
 
 def test_the_cost_of_probes_that_told_no_tokens_is_nothing() -> None:

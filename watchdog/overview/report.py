@@ -145,14 +145,17 @@ def _server(key: str, reader: Reader, span: Span) -> tuple[ServerFigures, Series
 def _host(key: str, reader: Reader, span: Span, incidents: Iterable[Incident]) -> HostFigures:
     host = key.removeprefix(KERNEL_LOG)
     points = reader.history(key, span.since_at, span.until_at)
-    verdicts = Counter(one.verdict for one in points)
+    verdicts, reasons = Counter[Verdict](), Counter[str]()
+    for one in points:
+        verdicts[one.verdict] += one.weight
+        reasons[one.reason] += one.weight
     ours = (one for one in incidents if one.labels.get("host") == host and one.key.startswith(KERNEL_LOG))
     return HostFigures(
         host=host,
         read=Share(verdicts[Verdict.PASS], verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]),
         unknowns=verdicts[Verdict.UNKNOWN],
-        reasons=dict(Counter(one.reason for one in points).most_common()),
-        lines=round(sum(one.measurements.get("lines", 0.0) for one in points)),
+        reasons=dict(reasons.most_common()),
+        lines=round(sum(one.measurements.get("lines", 0.0) * one.weight for one in points)),
         findings=dict(findings_by_kind(ours).most_common()),
     )
 

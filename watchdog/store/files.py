@@ -66,6 +66,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE outbox ADD COLUMN group_id TEXT NOT NULL DEFAULT '';
     CREATE INDEX outbox_groups ON outbox (group_id, receiver) WHERE group_id != '';
     """,
+    "ALTER TABLE observations ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;",
 )
 """One script per version; the database's `user_version` says how many have run. Never change one that was released."""
 
@@ -99,8 +100,7 @@ def columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
 
 DATABASE = "state.db"
 LOCK = "lock"
-RESERVE = "reserve"
-"""Room that is taken ahead, for what must be kept while the disk is full."""
+RESERVE = "reserve"  # room that is taken ahead, for what must be kept while the disk is full
 _BUSY_S = 5.0
 _NO_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
 """A path that names something else than a folder: no waiting makes it one."""

@@ -36,7 +36,7 @@ UNHEARD_AFTER_S = 120.0
 class Point:
     """One observation of the past. `at` in Unix seconds, `measurements` by name (units in the names).
 
-    `summary` does not name its `subject`.
+    `summary` does not name its `subject`. `weight`: it stands for so many, the others were thinned out.
     """
 
     at: float
@@ -46,6 +46,7 @@ class Point:
     summary: str
     measurements: Mapping[str, float]
     subject: str = ""
+    weight: int = 1
 
     @property
     def statement(self) -> str:
@@ -162,7 +163,7 @@ class Cost(NamedTuple):
     counted_probes: int
 
 
-_POINT = "at, verdict, reason, duration_s, summary, measurements"
+_POINT = "at, verdict, reason, duration_s, summary, measurements, weight"
 
 
 class Reader:
@@ -248,20 +249,26 @@ class Reader:
         return tuple(_point(key, row) for row in reversed(rows))
 
     def samples(self, key: str, since_at: float, until_at: float) -> tuple[Sample, ...]:
-        """The numbers of the observations of `key` from `since_at` up to (not including) `until_at`, oldest first."""
+        """The numbers of the observations of `key` from `since_at` up to (not including) `until_at`, oldest first.
+
+        One that stands for others, which were thinned out, is there as often.
+        """
         rows = self._db.execute(
             "SELECT at, verdict, reason, duration_s, json_extract(measurements, '$.ttft_s'),"
-            " json_extract(measurements, '$.tokens_per_s') FROM observations"
+            " json_extract(measurements, '$.tokens_per_s'), weight FROM observations"
             " WHERE key = (SELECT id FROM keys WHERE key = ?) AND at >= ? AND at < ? ORDER BY id",
             (key, since_at, until_at),
         )
-        return tuple([Sample(row[0], VERDICTS[row[1]], *row[2:]) for row in rows])
+        found: list[Sample] = []
+        for at, verdict, *numbers, weight in rows:
+            found += [Sample(at, VERDICTS[verdict], *numbers)] * weight
+        return tuple(found)
 
     def cost(self, key: str, since_at: float, until_at: float) -> Cost:
         """The sums over the observations of `key` from `since_at` up to (not including) `until_at`."""
         row = self._db.execute(
-            "SELECT sum(resent > 0), sum(resent), sum(tokens), count(tokens) FROM ("
-            " SELECT json_extract(measurements, '$.resent') AS resent,"
+            "SELECT sum((resent > 0) * weight), sum(resent * weight), sum(tokens * weight),"
+            " sum((tokens IS NOT NULL) * weight) FROM (SELECT weight, json_extract(measurements, '$.resent') AS resent,"
             " json_extract(measurements, '$.completion_tokens') AS tokens FROM observations"
             " WHERE key = (SELECT id FROM keys WHERE key = ?) AND at >= ? AND at < ?)",
             (key, since_at, until_at),
@@ -359,8 +366,8 @@ class Reader:
         return tuple(sorted(found, key=lambda window: window.began_at))
 
 
-def _point(key: str, row: tuple[float, int, str, float, str, str | None]) -> Point:
-    at, verdict, reason, duration_s, statement, measurements = row
+def _point(key: str, row: tuple[float, int, str, float, str, str | None, int]) -> Point:
+    at, verdict, reason, duration_s, statement, measurements, weight = row
     subject, summary = split_statement(statement, key.partition("/")[2].partition("/")[0])
     numbers = json.loads(measurements) if measurements else {}
-    return Point(at, VERDICTS[verdict], reason, duration_s, summary, numbers, subject)
+    return Point(at, VERDICTS[verdict], reason, duration_s, summary, numbers, subject, weight)

@@ -30,6 +30,8 @@ RETRY_S = 30.0
 STORAGE_ANSWERS_WITHIN_S = 5.0
 KEEP_PAGE_S = 2.0
 """Who reloads faster than this gets the same page."""
+KEEP_TIMES = 9.0
+"""A page that took long to draw is kept so many times as long: visitors get a tenth of a core at most."""
 MOST_KEPT = 32
 ANSWER_BEFORE_S = 0.5
 """A scrape is answered this long before its own limit."""
@@ -174,11 +176,12 @@ class WebServer:
             return web.Response(status=400, text=f"`range` must be one of {', '.join(Length)}.\n")
         async with self._rendering:
             kept = self._kept.get((asked, server))
-            if kept is None or self._from.clock.monotonic() - kept[0] > KEEP_PAGE_S:
+            began = self._from.clock.monotonic()
+            if kept is None or began > kept[0]:
                 text = await self._from.store.read(lambda reader: self._render(reader, Length(asked), server))
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
-                kept = (self._from.clock.monotonic(), text)
+                kept = (self._kept_until(began), text)
                 self._kept[asked, server] = kept
         known = server is None or any(one.name == server for one in self._from.config().servers)
         return web.Response(text=kept[1], content_type="text/html", status=200 if known else 404)
@@ -187,13 +190,18 @@ class WebServer:
         return page(PageData.read(reader, self._from.clock.wall(), length, server=server), self._from.version)
 
     async def _current(self) -> Status:
-        """The status, read at most every `KEEP_PAGE_S` however many ask: with a long history that takes seconds."""
+        """The status, not read for everyone who asks: with a long history that takes seconds."""
         async with self._reading_status:
             kept, now = self._kept_status, self._from.clock.monotonic()
-            if kept is None or now - kept[0] > KEEP_PAGE_S:
+            if kept is None or now > kept[0]:
                 read = await self._from.store.read(lambda reader: Status.read(reader, self._from.clock.wall()))
-                kept = self._kept_status = (self._from.clock.monotonic(), read)
+                kept = self._kept_status = (self._kept_until(now), read)
             return kept[1]
+
+    def _kept_until(self, began: float) -> float:
+        """Until when (monotonic seconds) what was read and drawn since `began` is good enough."""
+        now = self._from.clock.monotonic()
+        return now + max(KEEP_PAGE_S, KEEP_TIMES * (now - began))
 
     async def _status(self, _request: web.Request) -> web.Response:
         return web.json_response((await self._current()).as_json(), dumps=json.dumps)
