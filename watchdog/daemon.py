@@ -272,6 +272,8 @@ class _Watching:
                 self.scheduler.run_soon(vitals_to_run_now(seen, self._ingest.plan.runs_on, self._running_check))
             await self._ingest.take(key, attributed)
         self.scheduler.run_soon(attributed.run_now)
+        if attributed.again_in_s is not None:
+            self.scheduler.run_in(key, attributed.again_in_s)
         await self._pace(attributed.observations)
 
     async def _pace(self, observations: Iterable[Observation]) -> None:

@@ -44,6 +44,7 @@ def test_installing_twice_gives_one_account_one_script_and_one_line() -> None:
         cat /home/monitor/.ssh/authorized_keys
         stat -c '%U %a' /usr/local/libexec/inference-watchdog-reader /home/monitor/.ssh/authorized_keys
         id -Gn monitor; getent passwd monitor
+        SSH_ORIGINAL_COMMAND='read1 nccl' /usr/local/libexec/inference-watchdog-reader
     """)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(LINE) == 1
@@ -51,6 +52,7 @@ def test_installing_twice_gives_one_account_one_script_and_one_line() -> None:
     assert "monitor 600" in done.stdout
     assert "systemd-journal" in done.stdout
     assert "/bin/sh" in done.stdout
+    assert "nccl_rc=n" in done.stdout, "nobody listens, or there is nothing to ask with"
 
 
 @pytest.mark.real

@@ -220,6 +220,15 @@ async def test_a_key_that_is_bound_to_the_reader_is_found_out(tmp_path: Path) ->
         _, said = await run(tmp_path, "doctor", "--config", str(config))
         assert "our key is bound to the reader" in said
         assert "fail  host" not in said
+        assert "is older" not in said
+        reader = host.root / "lab/reader"
+        newest = reader.read_text()
+        reader.write_text(newest.replace("    echo can=nccl", "    :"))
+        _, said = await run(tmp_path, "doctor", "--config", str(config))
+        flat = " ".join(said.split())
+        assert "reader on head is older: install it again" in flat
+        assert "sudo ACCOUNT=watch sh install.sh 'ssh-ed25519 " in flat
+        reader.write_text(newest)
         config.write_text(text.replace("forced_command: true", "forced_command: false"))
         _, said = await run(tmp_path, "doctor", "--config", str(config))
         assert "Set `forced_command: true` for host head." in said

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socketserver
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.ras_answers import lines_of, recorded
+from tests.support.sshd import free_port
 from watchdog.journal.frame import Transcript, parse_hello
 from watchdog.ssh.session import script
 
@@ -58,6 +63,9 @@ HOSTILE = {
     "a letter beyond ASCII": "read1 hellö",
     "a quote": "read1 'hello'",
     "a tab": "read1\thello",
+    "another word for NCCL": "read1 nccl control",
+    "another port for NCCL": "read1 nccl 28029",
+    "another machine for NCCL": "read1 nccl 192.0.2.1:28028",
 }
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
@@ -250,14 +258,21 @@ def test_the_script_contains_nothing_that_writes_or_evaluates() -> None:
     )
     assert re.findall(forbidden, code) == []
     targets = set(re.findall(r"[0-9]*>+\|?(?!&)\s*([^\s;)]+)", code))
-    assert targets == {"/dev/null"}
+    assert targets == {"/dev/null", "/dev/tcp/localhost/28028"}
 
 
 @pytest.mark.real
 def test_the_script_opens_no_file_for_writing() -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is missing: apt-get install strace")
-    for request in ("read1 hello", f"read1 journal {BOOT} - 5", "read1 vitals", "read1 pstore", "read1 kmsg"):
+    for request in (
+        "read1 hello",
+        f"read1 journal {BOOT} - 5",
+        "read1 vitals",
+        "read1 pstore",
+        "read1 kmsg",
+        "read1 nccl",
+    ):
         done = subprocess.run(
             ["strace", "-f", "-qq", "-e", "trace=open,openat,creat,unlink,rename", "sh", "-s", "--", request],
             input=script(),
@@ -267,6 +282,108 @@ def test_the_script_opens_no_file_for_writing() -> None:
         )
         opened = re.findall(rb'open\w*\([^"]*"([^"]+)", [^)]*O_(?:WRONLY|RDWR|CREAT)', done.stderr)
         assert set(opened) <= {b"/dev/null", b"/dev/tty"}, request
+
+
+def nccl(name: str, port: int, tools: Path | None = None, limit_s: int = 6) -> tuple[Transcript, list[bytes]]:
+    """Ask about NCCL at `port` instead of its own; `tools` are the only programs there are."""
+    text = READER.read_text().replace("28028", str(port)).replace("limited 6", f"limited {limit_s}")
+    if tools is not None:
+        text = text.replace("PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"PATH={tools}")
+    command = [*shell(name), "-s", "--", "read1 nccl"]
+    done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=40, check=False)
+    frame = Transcript()
+    return frame, frame.feed(done.stdout)
+
+
+def with_tools(root: Path, *more: str) -> Path:
+    """A directory with the programs that the reader needs, and `more`; no other one is found."""
+    names = ("env", "nice", "timeout", "cat", "head", "tr", "sed", "date", "cut", "id", *more)
+    for name in names:
+        (root / name).symlink_to(str(shutil.which(name)))
+    return root
+
+
+@contextmanager
+def ras_service(answer: bytes | None) -> Iterator[tuple[int, list[bytes]]]:
+    """A port that plays NCCL's service: the answer (None: never any), and what it was sent."""
+    sent: list[bytes] = []
+
+    class Service(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            lines = [self.rfile.readline()]
+            while lines[-1] not in {b"verbose status\n", b""}:
+                lines.append(self.rfile.readline())
+            sent.append(b"".join(lines))
+            with suppress(OSError):
+                if answer is None:
+                    self.rfile.read()
+                else:
+                    self.wfile.write(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Service) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.server_address[1], sent
+        server.shutdown()
+
+
+@pytest.mark.parametrize("tool", ["bash", "curl"])
+@pytest.mark.parametrize("name", SHELLS)
+def test_nccl_is_sent_two_fixed_lines_and_its_answer_is_passed_on(name: str, tool: str, tmp_path: Path) -> None:
+    raw = recorded("json")["skip-3s"]
+    with ras_service(raw) as (port, sent):
+        frame, lines = nccl(name, port, with_tools(tmp_path, tool))
+    assert frame.complete
+    assert sent == [b"set format json\nverbose status\n"]
+    assert lines == [line for line in lines_of(raw) if line]
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_where_nobody_listens_or_no_tool_is_there_that_is_said_and_no_error(name: str, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "curl").mkdir()
+    (tmp_path / "none").mkdir()
+    for tools in (None, with_tools(tmp_path / "curl", "curl")):
+        frame, lines = nccl(name, port, tools)
+        assert frame.complete
+        assert lines == [b"nccl_rc=nobody"]
+    frame, lines = nccl(name, port, with_tools(tmp_path / "none"))
+    assert frame.complete
+    assert lines == [b"nccl_rc=none"]
+
+
+def test_ncclras_is_asked_where_there_is_nothing_else(tmp_path: Path) -> None:
+    tools = with_tools(tmp_path)
+    program = tools / "ncclras"
+    program.write_text(f'#!{shutil.which("dash")}\necho "asked $*"\n')
+    program.chmod(0o755)
+    frame, lines = nccl("dash", free_port(), tools)
+    assert frame.complete
+    assert lines == [b"| asked -v", b"nccl_rc=done"]
+
+
+@pytest.mark.parametrize("tool", ["bash", "curl"])
+@pytest.mark.parametrize("name", SHELLS)
+def test_an_nccl_that_never_answers_is_left_after_its_limit(name: str, tool: str, tmp_path: Path) -> None:
+    assert READER.read_text().count("limited 6 ") == 3
+    with ras_service(None) as (port, sent):
+        started = time.monotonic()
+        frame, lines = nccl(name, port, with_tools(tmp_path, tool), limit_s=1)
+        assert time.monotonic() - started < 10
+    assert sent
+    assert frame.complete
+    assert lines == [b"nccl_rc=hangs"]
+
+
+def test_an_endless_answer_of_nccl_is_cut_and_cannot_pass_for_the_frame() -> None:
+    flood = b"INFERENCE-WATCHDOG-READER END rc=0 why=ok\n" + b"\x1b[2J\xff" + b"x" * 3_000_000
+    with ras_service(flood) as (port, _):
+        frame, lines = nccl("dash", port)
+    assert frame.complete
+    assert lines[0] == b"| INFERENCE-WATCHDOG-READER END rc=0 why=ok"
+    assert lines[-1] == b"nccl_rc=done"
+    assert sum(map(len, lines)) < 262144 + 100
+    assert not [byte for line in lines for byte in line if not 32 <= byte < 127]
 
 
 def test_no_other_remote_command_exists_in_the_code() -> None:
@@ -288,12 +405,12 @@ def test_no_other_remote_command_exists_in_the_code() -> None:
 
 
 def test_every_request_the_code_can_make_is_on_the_closed_list() -> None:
-    closed = set(re.findall(r"\b(hello|journal|follow|kmsg|pstore|vitals)/\d", READER.read_text()))
+    closed = set(re.findall(r"\b(hello|journal|follow|kmsg|pstore|vitals|nccl)/\d", READER.read_text()))
     asked = set()
     for path in SOURCE.rglob("*.py"):
         asked |= set(re.findall(r"read1 (\w+)", path.read_text()))
-    assert closed == {"hello", "journal", "follow", "kmsg", "pstore", "vitals"}
-    assert {"hello", "journal", "follow", "kmsg", "pstore"} <= asked <= closed
+    assert closed == {"hello", "journal", "follow", "kmsg", "pstore", "vitals", "nccl"}
+    assert asked == closed
 
 
 def test_following_ends_with_its_standard_input_and_leaves_no_process_behind() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.kernel_log_checks import condition, matcher, stored
+from tests.support.ras_answers import lines_of, recorded
 from tests.support.scripted_ssh_hosts import END, HEADER, Answered, scripted, ssh_host
 from watchdog.checks.kernel_log import KernelLogCheck
 from watchdog.checks.vitals import TROUBLED_S, VitalsCheck, vitals_to_run_now
@@ -210,6 +211,68 @@ async def test_a_failed_probe_asks_for_the_vitals_of_its_hosts_once(tmp_path: Pa
         now = SystemClock().wall()
         await check.run(None, now)
         assert vitals_to_run_now(failed(at=now - 1), runs_on, running.get) == []
+
+
+NCCL = HEADER + b"".join(b"%s\n" % line for line in lines_of(recorded("json")["skip-3s"])) + END
+OLDER = b"\nINFERENCE-WATCHDOG-READER END rc=64 why=bad-request\n"
+
+
+@asynccontextmanager
+async def counted(root: Path, nccl: Answered) -> AsyncIterator[tuple[VitalsCheck, list[str], ManualClock]]:
+    """A check of a host whose NCCL gives this answer, and the requests that were asked."""
+    asked: list[str] = []
+    serve = scripted({"vitals": Answered(HEADER + b"gpu_rc=none\n" + END), "nccl": nccl})
+
+    async def count(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        asked.append((process.command or "").split()[-1])
+        await serve(process)
+
+    clock = ManualClock()
+    async with ssh_host(root, count) as host:
+        yield VitalsCheck(replace(host, forced_command=True), clock), asked, clock
+
+
+async def test_nccl_is_asked_twice_after_a_probe_without_an_answer_and_never_else(tmp_path: Path) -> None:
+    async with counted(tmp_path, Answered(NCCL)) as (check, asked, clock):
+        await check.run(None, clock.wall())
+        await clock.advance(60)
+        assert check.note_failed_probe(clock.wall())
+        await check.run(None, clock.wall())
+        assert asked == ["vitals", "vitals"]
+        await clock.advance(60)
+        assert check.note_failed_probe(clock.wall(), unanswered=True)
+        first = await check.run(None, clock.wall())
+        assert (asked[2:], first.again_in_s) == (["vitals", "nccl"], 10.0)
+        assert first.observations[0].evidence == ()
+        await clock.advance(4)
+        early = await check.run(None, clock.wall())
+        assert (asked[4:], early.again_in_s) == (["vitals"], 6.0), "not before its time, whoever wants vitals meanwhile"
+        await clock.advance(6)
+        second = await check.run(None, clock.wall())
+        assert (asked[5:], second.again_in_s) == (["nccl", "vitals"], None)
+        (fact,) = second.observations[0].evidence
+        assert fact.source == "lab NCCL"
+        assert fact.text == "rank 1 (lab) has not launched AllReduce 2692; rank 0 waits in it"
+        assert second.observations[0].measurements["nccl_behind"] == 1
+        assert second.observations[0].verdict is Verdict.PASS, "never an alert of its own"
+        await clock.advance(60)
+        later = await check.run(None, clock.wall())
+        assert later.observations[0].evidence == ()
+        assert asked[7:] == ["vitals"]
+
+
+@pytest.mark.parametrize(
+    "answer", [Answered(OLDER, b"", 64), Answered(HEADER + b"nccl_rc=nobody\n" + END)], ids=["older reader", "no NCCL"]
+)
+async def test_a_host_that_knows_nothing_of_nccl_is_asked_once_and_its_vitals_are_well(
+    tmp_path: Path, answer: Answered
+) -> None:
+    async with counted(tmp_path, answer) as (check, asked, clock):
+        check.note_failed_probe(clock.wall(), unanswered=True)
+        result = await check.run(None, clock.wall())
+        assert (asked, result.again_in_s) == (["vitals", "nccl"], None)
+        (seen,) = result.observations
+        assert (seen.verdict, seen.evidence, seen.detail) == (Verdict.PASS, (), "")
 
 
 async def test_a_look_serves_for_probes_that_began_before_it_and_not_for_later_ones() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 def ip(*arguments: str) -> None:
@@ -30,3 +34,17 @@ class CableBetweenNamespaces:
     def close(self) -> None:
         for name in (self.here, self.there):
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+@contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """What this thread opens or starts meanwhile is in that namespace, and stays there."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open() as ours, Path("/run/netns", namespace).open() as theirs:
+        if libc.setns(theirs.fileno(), 0) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        try:
+            yield
+        finally:
+            if libc.setns(ours.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), "setns")

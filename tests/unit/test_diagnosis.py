@@ -36,6 +36,7 @@ from watchdog.diagnosis import (
     HostView,
     Signature,
     diagnose,
+    signs_of_hang,
 )
 from watchdog.diagnosis.extract import host_facts, server_facts
 from watchdog.diagnosis.match import matching
@@ -98,6 +99,16 @@ H200_HUNG = host(
     "h200",
     vitals=vitals("h200", gpu(100, 127.2, 0, 0), gpu(0, 124.9, 0, 1), bounds=H200),
 )
+
+
+def ranks(name: str, **said: float) -> HostView:
+    """A host whose GPU tells nothing, and what NCCL there says."""
+    fact = Evidence(SINCE + 71, f"{name} NCCL", "rank 1 (worker) hangs")
+    return host(name, vitals=replace(vitals(name), measurements=said, evidence=(fact,)))
+
+
+BEHIND = ranks("head", nccl_behind=1.0, nccl_rank=1.0)
+MISSING, DEAD, MUTE = (ranks("head", **{f"nccl_{how}": 1.0}) for how in ("missing", "dead", "hangs"))
 LATE = line(at=SINCE + 200)
 
 REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
@@ -115,7 +126,13 @@ REPORTS: dict[str, tuple[str, Observation, tuple[HostView, ...]]] = {
     "llama.cpp stopped process: TCP connects, nothing answers": ("no_answer", probe("no_reply"), ()),
     "Ollama: no metrics, headers came": ("alive_no_token", probe("no_token"), (HEAD_FINE,)),
     "stalled in mid-stream, no counters": ("stalled", probe("stalled"), (HEAD_FINE,)),
+    "vllm#51921 NCCL names the rank": ("rank_behind", HUNG, (BEHIND,)),
+    "two H200, a rank stopped": ("rank_gone", HUNG, (MISSING,)),
+    "two H200, a rank killed": ("rank_gone", probe("no_token"), (HEAD_SPINS, DEAD)),
+    "two H200, ten seconds after a rank was stopped": ("ranks_silent", HUNG, (MUTE,)),
+    "NCCL does not answer, and nothing else is known": ("no_answer", probe("no_reply"), (MUTE,)),
     # busy
+    "busy by its counter, whatever NCCL says": ("busy", probe("busy", BUSY), (BEHIND,)),
     "llama.cpp one slot, eight long replies": ("busy", probe("busy", BUSY), (HEAD_WORKS,)),
     "DS4.1#22 96 % at 72 W was an honest prefill": ("long_work", HUNG, (HEAD_WORKS,)),
     "the same without counters": ("working", probe("no_reply"), (HEAD_WORKS,)),
@@ -674,3 +691,13 @@ def test_memory_of_unknown_size_is_neither_low_nor_plenty(total: dict[str, float
 def test_nothing_is_known_of_the_clock_of_a_host_that_was_never_seen() -> None:
     assert HostView(name="head").clock_offset_s == 0.0
     assert HostView(name="head", vitals=vitals("head", clock_offset_s=-7.0)).clock_offset_s == -7.0
+
+
+@pytest.mark.parametrize("view", [BEHIND, MISSING, DEAD, MUTE])
+def test_what_nccl_says_is_a_sign_of_a_hang_while_it_is_new(view: HostView) -> None:
+    assert signs_of_hang(scene(HUNG, view)) <= {Fact.RANK_BEHIND, Fact.RANK_GONE, Fact.RANKS_SILENT}
+    assert signs_of_hang(scene(HUNG, view))
+    assert view.vitals is not None
+    before = replace(view, vitals=replace(view.vitals, at=SINCE - 60))
+    assert not signs_of_hang(scene(HUNG, before))
+    assert not signs_of_hang(scene(HUNG, host("head", vitals=vitals("head"))))

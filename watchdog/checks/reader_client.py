@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from watchdog.clock import Clock
+from watchdog.engines.ranks import Answer as RankAnswer
+from watchdog.engines.ranks import RankRecord, read_ranks
 from watchdog.journal import frame as frames
 from watchdog.journal import records as journal_records
 from watchdog.journal.frame import Hello, Transcript
@@ -252,6 +254,18 @@ async def crash_records(session: Session) -> tuple[str, ...]:
     lines: list[bytes] = []
     await ask(session, "read1 pstore", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
     return tuple(line.decode("ascii", "replace") for line in lines)
+
+
+async def ask_ranks(session: Session) -> RankRecord:
+    """What NCCL's own service on the host says of the ranks there. A reader of before that request is no error."""
+    lines: list[bytes] = []
+    try:
+        await ask(session, "read1 nccl", lines.append, limit_bytes=SHORT_ANSWER_BYTES)
+    except ReaderError as error:
+        if not error.refused:
+            raise
+        return RankRecord(answer=RankAnswer.OLDER)
+    return read_ranks(lines)
 
 
 # Asking a host for its vitals: the answer is over with its trailer, whatever hangs on behind it.

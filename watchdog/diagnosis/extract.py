@@ -38,6 +38,7 @@ def host_facts(host: HostView, given: DiagnosisInput, loads: Iterable[JudgedGpu]
     if vitals is not None and _was_read(vitals):
         if vitals.at >= given.incident.since:
             found |= _gpu(host, vitals, loads_of(vitals.measurements) if loads is None else loads)
+            found |= _ranks(vitals)
         if vitals.at >= given.incident.since - BEFORE_S:
             found |= _memory(host, vitals)
     return found | _kernel(host, given) | _reboot(host, given) | _order(host, given)
@@ -104,6 +105,20 @@ def _gpu(host: HostView, vitals: Observation, loads: Iterable[JudgedGpu]) -> dic
     if vitals.measurements.get("gpu_wedged"):
         found[Fact.GPU_WEDGED] = Basis("nvidia-smi hangs", evidence)
     return found
+
+
+_RANKS = {
+    "nccl_behind": Fact.RANK_BEHIND,
+    "nccl_missing": Fact.RANK_GONE,
+    "nccl_dead": Fact.RANK_GONE,
+    "nccl_hangs": Fact.RANKS_SILENT,
+}
+
+
+def _ranks(vitals: Observation) -> dict[Fact, Basis]:
+    """What NCCL's own record, read with these vitals, says of a hang."""
+    said = Basis("; ".join(fact.text for fact in vitals.evidence), vitals.evidence)
+    return {fact: said for name, fact in _RANKS.items() if vitals.measurements.get(name)}
 
 
 def _memory(host: HostView, vitals: Observation) -> dict[Fact, Basis]:

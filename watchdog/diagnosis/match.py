@@ -16,10 +16,15 @@ _FROM_HOSTS = frozenset(
     {
         Fact.HOST_AWAY, Fact.SHUT_DOWN, Fact.RESTARTING, Fact.RESTART_LATE, Fact.OVERHEATED,
         Fact.HOST_ANSWERS, Fact.HOST_SILENT, Fact.HOST_GONE, Fact.GPU_SPINS, Fact.GPU_LOW, Fact.GPU_MEMORY_IDLE,
-        Fact.GPU_READS_NOTHING, Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM,
+        Fact.GPU_READS_NOTHING, Fact.GPU_WORKS, Fact.GPU_WEDGED, Fact.RANK_BEHIND, Fact.RANK_GONE, Fact.RANKS_SILENT,
+        Fact.MEMORY_LOW, Fact.MEMORY_PRESSED, Fact.NVRM_OOM,
         Fact.OOM_KILLED,
         Fact.REBOOTED, Fact.REBOOT_NOTIFIED, Fact.LINK_BEFORE, Fact.LINK_AFTER, Fact.GPU_FAULT, Fact.KERNEL_STUCK,
     }
+)  # fmt: skip
+
+_SIGNS_OF_HANG = frozenset(
+    {Fact.GPU_SPINS, Fact.HOST_SILENT, Fact.RANK_BEHIND, Fact.RANK_GONE, Fact.RANKS_SILENT}
 )  # fmt: skip
 
 
@@ -34,9 +39,11 @@ def diagnose(given: DiagnosisInput) -> Diagnosis | None:
 
 
 def signs_of_hang(given: DiagnosisInput) -> frozenset[Fact]:
-    """What says, besides the engine's own counters, that a server hangs: a GPU at work on nothing, a silent host."""
+    """What says, besides the engine's own counters, that a server hangs: a GPU at work on nothing, a silent
+    host, a rank that NCCL itself finds behind or gone, or an NCCL that does not answer.
+    """
     found = {fact for facts in _facts_by_host(given).values() for fact in facts}
-    return frozenset(found & {Fact.GPU_SPINS, Fact.HOST_SILENT})
+    return frozenset(found & _SIGNS_OF_HANG)
 
 
 def matching(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def host_findings(looks: list[HostLook]) -> list[Finding]:
     offsets = [look.seen.offset_s for look in looks if look.seen is not None]
     found: list[Finding] = []
     for look in looks:
-        found += [_login(look), _permission(look)] if look.seen is not None else [_no_login(look)]
+        found += [_login(look), *_older(look), _permission(look)] if look.seen is not None else [_no_login(look)]
     ours = len(offsets) > 1 and max(offsets) - min(offsets) <= SAME_CLOCK_S
     found += [_clock(look.host, look.seen, ours=ours) for look in looks if look.seen is not None]
     unseen = [look.host.name for look in looks if look.seen is None]
@@ -88,6 +89,26 @@ def _login(look: HostLook) -> Finding:
     bound = "bound to the reader" if host.forced_command else "not bound: it could run other commands, but never does"
     words = f"logged in to {host.user}@{host.address}, port {host.port}; host key known; our key is {bound}"
     return Finding.ok("host", host.name, words)
+
+
+def _older(look: HostLook) -> list[Finding]:
+    """Whether the reader installed on the host lacks a request of ours; a reader that is sent is never older."""
+    host, seen = look.host, look.seen
+    assert seen is not None  # noqa: S101 - asked only of a host we were in
+    if not seen.forced_command or (seen.hello.takes_beats and seen.hello.takes_nccl):
+        return []
+    key = "PUBLIC-KEY"
+    if host.identity_file is not None:
+        with suppress(HostError):
+            key = public_line(Path(host.identity_file).expanduser(), host.passphrase)
+    words = (
+        f"reader on {host.name} is older: install it again; all else works, but it is not asked what it does not know"
+    )
+    fix = (
+        f"Copy `packaging/host/install.sh` and `watchdog/host/reader.sh` of this version to {host.name} and run there: "
+        f"`sudo ACCOUNT={host.user} sh install.sh '{key}'`."
+    )
+    return [Finding("host", host.name, Grade.WARN, words, fix, reason="older_reader")]
 
 
 def _permission(look: HostLook) -> Finding:

@@ -8,6 +8,7 @@
 #   read1 kmsg                           the kernel's ring buffer with its sequence numbers
 #   read1 pstore                         what the firmware kept of a crash
 #   read1 vitals                         memory, pressure, GPUs
+#   read1 nccl                           what NCCL's own service on this machine says of the ranks here, if there is one
 # Run either as `sh -s -- 'REQUEST'` with this file on standard input (nothing installed), or as the forced command of
 # an SSH key (see packaging/host/), where the request is SSH_ORIGINAL_COMMAND. POSIX sh: dash, bash and busybox run it.
 # An answer is one header line, data lines, one trailer line. No trailer means the answer was cut short.
@@ -101,6 +102,7 @@ spare() { # Never add a second one to it. One that is gone a second later only w
 hello() {
     header hello
     echo can=beat # to those who send no beats nothing has changed
+    echo can=nccl
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
     spare
     printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
@@ -238,6 +240,35 @@ vitals() {
     die 0 ok
 }
 
+ras() { # Two fixed lines to NCCL's own service: never other words, another port or another machine. 7: nobody listens
+    if command -v bash >/dev/null 2>&1; then
+        limited 6 bash -c 'exec 3<>/dev/tcp/localhost/28028 || exit 7
+            printf "set format json\nverbose status\n" >&3 && exec cat <&3'
+    elif command -v curl >/dev/null 2>&1; then
+        printf 'set format json\nverbose status\n' | limited 6 curl -q -s -N telnet://localhost:28028
+    else
+        limited 6 ncclras -v
+    fi </dev/null 2>/dev/null
+}
+
+nccl() { # NCCL before 2.28 refuses the first of the two lines and answers the second as text.
+    header nccl
+    command -v bash >/dev/null 2>&1 || command -v curl >/dev/null 2>&1 || command -v ncclras >/dev/null 2>&1 || {
+        echo nccl_rc=none
+        die 0 ok
+    }
+    exec 4>&1
+    rc=$({ { ras 3>&-; echo $? >&3; } | head -c 262144 | tr -cd '[:print:]\n' | sed 's/^/| /' >&4; } 3>&1)
+    case $rc in
+        0 | 141) rc='done' ;; # 141: head had enough
+        124 | 137 | 143) rc=hangs ;;
+        1 | 7) rc=nobody ;;
+        *) rc=failed-$rc ;;
+    esac
+    printf '\nnccl_rc=%s\n' "$rc"
+    die 0 ok
+}
+
 main() {
     request=${1-${SSH_ORIGINAL_COMMAND-}}
     [ ${#request} -le 400 ] || die 64 too-long
@@ -249,7 +280,7 @@ main() {
     unset IFS
     [ "${1-}" = read1 ] || die 64 unknown-protocol
     case ${2-}/$# in
-        hello/2 | kmsg/2 | pstore/2 | vitals/2) "$2" ;;
+        hello/2 | kmsg/2 | pstore/2 | vitals/2 | nccl/2) "$2" ;;
         journal/5) check_boot "$3"; check_cursor "$4"; journal "$3" "$4" "$5" ;;
         follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" '' ;;
         follow/5) check_boot "$3"; check_cursor "$4"; [ "$5" = beat ] || die 64 bad-word; follow "$3" "$4" beat ;;

@@ -117,13 +117,15 @@ class CheckResult:
     `memory` replaces the check's stored memory in the same transaction as the observations' consequences, so a
     cursor never moves past a line whose alert was not queued (design §2, invariants 3 and 4). None keeps the old.
     With `forgettable` it only holds what can be found out again, so that nothing needs to wait until it is written.
-    `run_now` names checks that should run before their time.
+    `run_now` names checks that should run before their time; `again_in_s` is when this one wants to run again, if that
+    is before its time.
     """
 
     observations: tuple[Observation, ...]
     memory: Json | None = None
     forgettable: bool = False
     run_now: tuple[str, ...] = ()
+    again_in_s: float | None = None
 
 
 class Check(Protocol):
