@@ -20,7 +20,7 @@ from watchdog.vitals.reading import GpuTool
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 AGAIN = "run `python docs/generate_runbook.py`"
-NO_INCIDENT = {"self/plan", "self/next", "self/maintenance", "self/instance", "self/receivers"}
+NO_INCIDENT = {"self/plan", "self/next", "self/maintenance", "self/instance", "self/receivers", "self/thinned"}
 """Places in the store, no alerts."""
 
 
