@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,8 +42,19 @@ class _Place:
 
     async def start(self) -> None:
         for server in self.servers.values():
-            await server.start()
+            await self._start_outside_the_clients_ports(server)
         await self.servers[self.away].stop()
+
+    @staticmethod
+    async def _start_outside_the_clients_ports(server: ChatServer) -> None:
+        """While it is stopped, no connection that somebody makes may happen to take its port."""
+        while True:
+            server.port = random.randrange(20_000, 30_000)
+            try:
+                await server.start()
+            except OSError:
+                continue
+            return
 
     async def stop(self) -> None:
         for server in self.servers.values():
