@@ -241,6 +241,26 @@ def step(state: TrackState, observation: Observation | None, thresholds: Thresho
     return _observed(state, observation, thresholds, now)
 
 
+def corroborated(state: TrackState, seen: Observation, now: float) -> Step:
+    """The step that makes a page of a key at once: two independent signs say the same (docs/decisions/0013)."""
+    opens = not state.is_open
+    begins = state.phase is Phase.OK
+    moved = replace(
+        state,
+        phase=Phase.FIRING,
+        nature=seen.nature,
+        severity=Severity.PAGE,
+        cause=Cause.SIGNS if opens else state.cause,
+        since=seen.at if begins else state.since,
+        last_at=now,
+        count=seen.count if begins else state.count,
+        passes=0,
+    )
+    kind = TransitionKind.OPENED if opens else TransitionKind.ESCALATED
+    said = Transition(kind=kind, reason=StepReason.CORROBORATED, cause=moved.cause, severity=Severity.PAGE)
+    return Step(moved, StepReason.CORROBORATED, said)
+
+
 def retired(state: TrackState, reason: StepReason = StepReason.NOT_WATCHED_ANY_MORE) -> Step:
     """The step that closes what nobody watches any more: its target left the configuration, or its seat."""
     if not state.is_open:

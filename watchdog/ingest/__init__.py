@@ -16,7 +16,7 @@ import structlog
 from watchdog.clock import Clock
 from watchdog.config import ProbeSettings
 from watchdog.errors import NotRememberedError, StoreError
-from watchdog.ingest.incidents import Incidents, UnitOfWork
+from watchdog.ingest.incidents import Incidents
 from watchdog.ingest.self_report import (
     SentTestAlert,
     log_decisions,
@@ -24,6 +24,7 @@ from watchdog.ingest.self_report import (
     test_alert_messages,
     untaken_observation,
 )
+from watchdog.ingest.unit_of_work import UnitOfWork
 from watchdog.kinds import CHECK, DELIVERY, GENERATION, STORAGE
 from watchdog.message.redaction import Redactor
 from watchdog.model import CheckResult, Delivery, Incident, Json, Nature, Observation, TransitionKind, Verdict

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import tzinfo
-from typing import Any
 
 import structlog
 
 from watchdog.config import ProbeSettings
-from watchdog.ingest.context import RELATED, DiagnosisContext, Strikes, continued, opened, sanitize
-from watchdog.kinds import BLIND, GENERATION, row_of
+from watchdog.ingest.context import FACTS, RELATED, DiagnosisContext, Strikes, continued, opened, sanitize
+from watchdog.ingest.unit_of_work import UnitOfWork
+from watchdog.kinds import BLIND, GENERATION, ROAD, row_of
 from watchdog.message import render
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
+    Evidence,
     Incident,
-    Json,
     Nature,
     Notification,
     NotificationKind,
     Notified,
     Observation,
     Phase,
+    Severity,
+    SignSeen,
     Silence,
     StepReason,
     Thresholds,
@@ -42,7 +44,6 @@ from watchdog.policy import (
     OUTBOX_LIMIT,
     AlertPlan,
     Circumstances,
-    Decision,
     DecisionReason,
     NextProbe,
     Standby,
@@ -54,88 +55,11 @@ from watchdog.policy import (
     next_probe,
     strikes_by_evidence,
 )
-from watchdog.store import Commit, Queued
-from watchdog.tracker import Step, retired, step
+from watchdog.policy.corroboration import Signs, leading_key
+from watchdog.store import Queued
+from watchdog.tracker import Step, corroborated, retired, step
 
 _log = structlog.get_logger(__name__)
-_MISSING = object()
-
-
-@dataclass(slots=True)
-class UnitOfWork:
-    """What one step changed, to be written together. `decisions` are for the log; `full` names full outboxes.
-
-    `untaken` holds what could not be taken in: each fails alone, and nothing of it is in the rest.
-    """
-
-    observations: list[Observation] = field(default_factory=list)
-    tracks: dict[str, TrackState | None] = field(default_factory=dict)
-    incidents: dict[str, Incident] = field(default_factory=dict)
-    messages: list[Queued] = field(default_factory=list)
-    decisions: list[tuple[Incident, Transition | None, Decision]] = field(default_factory=list)
-    full: set[str] = field(default_factory=set)
-    hurried: bool = False
-    untaken: list[tuple[Observation, Exception]] = field(default_factory=list)
-    _before: dict[tuple[int, str], tuple[dict[str, Any], Any]] = field(default_factory=dict)
-    _after: dict[tuple[int, str], Any] | None = None
-
-    def changes(self, memory: dict[str, Any], key: str) -> None:
-        """Say so before `memory[key]` changes, so that it can be taken back."""
-        self._before.setdefault((id(memory), key), (memory, memory.get(key, _MISSING)))
-
-    def seal(self) -> None:
-        """All changes are made. What others change from here on, while this is written, is theirs to keep."""
-        self._after = {place: memory.get(place[1], _MISSING) for place, (memory, _) in self._before.items()}
-
-    def roll_back(self) -> None:
-        """Take back what changed in memory: it could not be written, or failed half-way."""
-        for place, (memory, old) in self._before.items():
-            if self._after is not None and memory.get(place[1], _MISSING) is not self._after[place]:
-                continue
-            if old is _MISSING:
-                memory.pop(place[1], None)
-            else:
-                memory[place[1]] = old
-
-    def absorb(self, part: UnitOfWork) -> None:
-        """Add what `part` changed to this."""
-        self.observations += part.observations
-        self.tracks |= part.tracks
-        self.incidents |= part.incidents
-        self.messages += part.messages
-        self.decisions += part.decisions
-        self.full |= part.full
-        self.hurried |= part.hurried
-        for place, before in part._before.items():
-            self._before.setdefault(place, before)
-
-    def attempt(self, step: Callable[[UnitOfWork], None]) -> Exception | None:
-        """Do `step` and keep what it changed, or nothing of it: then the exception that ended it is returned."""
-        part = UnitOfWork()
-        try:
-            step(part)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not take the others with it
-            part.roll_back()
-            return error
-        self.absorb(part)
-        return None
-
-    def commit(self, memory: tuple[str, Json] | None, *, forgettable: bool = False) -> Commit:
-        """The same as a transaction, with what the check wants to remember."""
-        return Commit(
-            observations=tuple(self.observations),
-            tracks=self.tracks,
-            incidents=tuple(self.incidents.values()),
-            messages=tuple(self.messages),
-            memory=memory,
-            forgettable=forgettable,
-            hurried=self.hurried,
-        )
-
-    @property
-    def receivers(self) -> set[str]:
-        """The names of the receivers that have something new in the outbox."""
-        return {message.notification.receiver for message in self.messages}
 
 
 class Incidents:
@@ -161,6 +85,7 @@ class Incidents:
         self._last_id = ""
         self._strikes: dict[str, Strikes] = {}
         self._context = DiagnosisContext()
+        self._signs = Signs()
 
     def load(self, tracks: Mapping[str, TrackState], incidents: Iterable[Incident], last_id: str) -> None:
         """Take over what was stored; states and incidents that do not match (a repaired database) are made to agree."""
@@ -199,7 +124,11 @@ class Incidents:
         observation = self._context.as_meant(observation, state, self.plan, self.open.values(), now)
         observation = self._context.with_story(observation, self.open.values())
         work.observations.append(observation)
+        own_network_down = ROAD.key() in self.open
+        pair = self._signs.note(observation, self.plan, now, own_network_down=own_network_down)
         self._track(observation, now, work)
+        if pair:
+            self._corroborate(pair, observation, now, work)
         blind = blind_observation(observation, was_blind=BLIND.key(observation.key) in self.tracks)
         if blind is not None:
             self._track(blind, now, work)
@@ -207,6 +136,37 @@ class Incidents:
             diagnosed = self._diagnosed(self.open[key], now)
             if diagnosed is not self.open[key]:
                 self._keep(diagnosed, key, work)
+
+    def _corroborate(self, signs: tuple[SignSeen, ...], seen: Observation, now: float, work: UnitOfWork) -> None:
+        """Two independent signs, the second of them in `seen`: one page at once, or both in the one that is open."""
+        key = leading_key(signs, seen, self.tracks, self.open)
+        if key is None:
+            return
+        state = self.tracks.get(key) or TrackState(nature=seen.nature)
+        newest = seen if key == seen.key else self._context.newest.get(key, seen)
+        incident = self.open.get(key)
+        if incident is not None and {one.key for one in signs} <= {one.key for one in incident.signs}:
+            return  # told already
+        joined = incident is not None and incident.severity is Severity.PAGE
+        moved = corroborated(state, newest, now)
+        self._keep_state(key, moved.state, work)
+        if incident is None:
+            work.changes(self._strikes, key)
+            strikes = self._strikes.pop(key, Strikes())
+            incident = opened(newest, moved.state, strikes, self.new_id(now), now)
+        known = {one.key for one in incident.signs}
+        together = (*incident.signs, *(one for one in signs if one.key not in known))
+        lines = tuple(Evidence(one.at, one.about, one.words) for one in together)
+        incident = replace(
+            incident,
+            severity=Severity.PAGE,
+            signs=together,
+            evidence=tuple(dict.fromkeys((*incident.evidence, *lines)))[-FACTS:],
+        )
+        incident = self._related(self._diagnosed(incident, now), work)
+        self._keep(incident, key, work)
+        transition = None if joined else moved.transition
+        self._decide(incident, transition, self._circumstances(), now, work, fresh=True, joined=joined)
 
     def _related(self, incident: Incident, work: UnitOfWork) -> Incident:
         """`incident` with the ids of the others of its machines, which from now on name it as well."""
@@ -283,7 +243,7 @@ class Incidents:
         state, seen = self.tracks.get(key), self._context.newest.get(key)
         if state is None or seen is None:
             return None
-        proven = self._context.proves_death(server, seen, state, self.plan, self.open.values())
+        proven = self._proves_death(server, seen, state, now)
         return next_probe(state, seen, settings, proven=proven, now=now)
 
     def newest(self, key: str) -> Observation | None:
@@ -309,15 +269,23 @@ class Incidents:
         if row is not None and row.ends and state.phase is not Phase.OK:
             self._move(key, retired(state, StepReason.AWAY), observation, now, work)
             return
-        self._move(key, step(state, observation, self._limits(key, observation, state), now), observation, now, work)
+        self._move(
+            key, step(state, observation, self._limits(key, observation, state, now), now), observation, now, work
+        )
 
-    def _limits(self, key: str, observation: Observation, state: TrackState) -> Thresholds:
+    def _proves_death(self, server: str, seen: Observation, state: TrackState, now: float) -> bool:
+        """By the server's own words, or by two independent signs."""
+        return self._context.proves_death(
+            server, seen, state, self.plan, self.open.values()
+        ) or self._signs.prove_death(server, self.plan, now)
+
+    def _limits(self, key: str, observation: Observation, state: TrackState, now: float) -> Thresholds:
         """How `key` is tracked at this observation: what a failure proves decides how soon it may count again."""
         limits, server = self.plan.thresholds_for(key), GENERATION.target_of(key)
         settings = self.plan.probes.get(server)
         if settings is None or observation.verdict is not Verdict.FAIL:
             return limits
-        proven = self._context.proves_death(server, observation, state, self.plan, self.open.values())
+        proven = self._proves_death(server, observation, state, now)
         return strikes_by_evidence(limits, state, observation, settings, proven=proven)
 
     def _move(self, key: str, moved: Step, observation: Observation | None, now: float, work: UnitOfWork) -> None:
@@ -387,8 +355,9 @@ class Incidents:
         work: UnitOfWork,
         *,
         fresh: bool,
+        joined: bool = False,
     ) -> None:
-        decision = decide(incident, transition, circumstances, fresh=fresh, now=now)
+        decision = decide(incident, transition, circumstances, fresh=fresh, now=now, joined=joined)
         if any(not note.kind.is_end for note in decision.notifications):
             told = replace(decision.incident, diagnosis_told=decision.incident.diagnosis)
             decision = replace(decision, incident=told)

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from watchdog.config import ReceiverSettings, Secret
 from watchdog.errors import WatchdogError
-from watchdog.ingest.incidents import Incidents, UnitOfWork
+from watchdog.ingest.incidents import Incidents
+from watchdog.ingest.unit_of_work import UnitOfWork
 from watchdog.kinds import GENERATION, KERNEL_LOG, kind_of, row_of
 from watchdog.message.redaction import Redactor
 from watchdog.model import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from watchdog.ingest.incidents import UnitOfWork
+from watchdog.ingest.unit_of_work import UnitOfWork
 from watchdog.kinds import CHECK
 from watchdog.message import test_alert_text
 from watchdog.model import Evidence, Notification, NotificationKind, Observation, Severity, TransitionKind, Verdict

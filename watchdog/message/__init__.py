@@ -156,7 +156,9 @@ def _failing_since(incident: Incident) -> float:
 
 
 def _short(incident: Incident) -> str:
-    """The diagnosis in a few words; "" without one."""
+    """The signs or the diagnosis in a few words; "" without either."""
+    if incident.signs:
+        return clean_line(" and ".join(one.short for one in incident.signs))
     return "" if incident.diagnosis is None else clean_line(incident.diagnosis.short)
 
 
@@ -220,6 +222,9 @@ def _sentence(incident: Incident, now: float, zone: tzinfo | None) -> str:
 def _cause(incident: Incident) -> list[str]:
     """The line of the diagnosis; without one, what a probe said last where the sentence does not hold it."""
     found = incident.diagnosis
+    signs = [f"two signs: {shortened(clean_line('; '.join(one.words for one in incident.signs)), 300)}"]
+    if incident.signs:
+        return signs if found is None else [*signs, f"{found.confidence}: {shortened(clean_line(found.sentence), 300)}"]
     if found is not None:
         return [f"{found.confidence}: {shortened(clean_line(found.sentence), 420)}"]
     last = clean_line(incident.phrase)

@@ -49,9 +49,12 @@ class Phase(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why an incident is open: enough failures in a row, too many of the last few, or something that happened."""
+    """Why an incident is open: enough failures in a row, too many of the last few, two independent signs at once, or
+    something that happened.
+    """
 
     STRIKES = "strikes"
+    SIGNS = "signs"
     FLAPPING = "flapping"
     OCCURRENCE = "occurrence"
 
@@ -76,6 +79,7 @@ class StepReason(StrEnum):
     STILL_FAILING = "still_failing"
     DOWN_FOR_GOOD = "down_for_good"
     LOUDER = "louder"
+    CORROBORATED = "corroborated"
     GOOD_SIGN = "good_sign"
     NOT_CALM_YET = "not_calm_yet"
     RELAPSED = "relapsed"
@@ -151,6 +155,22 @@ class Transition:
     severity: Severity
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignSeen:
+    """One sign of trouble: which (a row of `policy.SIGNS`), about whom, from when until when, in words and in a few.
+
+    `key` is that of the incident that it belongs to, or would belong to.
+    """
+
+    sign: str
+    key: str
+    about: str
+    at: float
+    until: float
+    words: str
+    short: str
+
+
 class IncidentStatus(StrEnum):
     """`FIRING` is open; `RESOLVED` ended with proof; `EXPIRED` went quiet, which proves nothing."""
 
@@ -182,7 +202,7 @@ class Incident:
     `reasons` are those it had so far, one for each change, at most ten. `summary`, `subject`, `unit`, `at_least`,
     `detail` and `look_only` are those of `Observation`; `count` is the total. `failing_since` is
     the first failure since the last pass, None where only `since` is known. `related` are the ids of incidents of the
-    same machine that were open with it.
+    same machine that were open with it, `signs` the independent signs that made a page of it, or joined it.
     """
 
     id: str
@@ -216,6 +236,7 @@ class Incident:
     look_only: bool = False
     failing_since: float | None = field(default=None, metadata={"sparse": True})
     related: tuple[str, ...] = field(default=(), metadata={"sparse": True})
+    signs: tuple[SignSeen, ...] = field(default=(), metadata={"sparse": True})
 
     def dated_anew(self, step_s: float, set_at: float) -> Incident:
         """The same by a clock that was set by `step_s` seconds when it said `set_at`."""

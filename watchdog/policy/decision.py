@@ -51,6 +51,8 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
             return other
         if _is_behind(incident) and other.key == KERNEL_LOG.key(incident.labels.get("jump", "")):
             return other
+        if any(sign.key == incident.key for sign in other.signs) and not incident.signs:
+            return other  # told together with it
         same_fault = _is_own_fault(incident) and _is_own_fault(other) and other.reason == incident.reason
         same_fault = same_fault and other.labels.get("jump", "") == incident.labels.get("jump", "")
         if same_fault and other.id < incident.id:
@@ -60,7 +62,7 @@ def inhibitor_of(incident: Incident, open_incidents: Iterable[Incident], plan: A
 
 def may_inhibit(incident: Incident) -> bool:
     """Whether other incidents can be explained by this one at all."""
-    ours = _is_own_fault(incident) or incident.key == ROAD.key()
+    ours = _is_own_fault(incident) or incident.key == ROAD.key() or bool(incident.signs)
     return ours or incident.key == KERNEL_LOG.key(KERNEL_LOG.target_of(incident.key))
 
 
@@ -149,6 +151,7 @@ class DecisionReason(StrEnum):
     """Why a receiver is notified now, or is not."""
 
     FIRST = "first"
+    CORROBORATED = "corroborated"
     ESCALATED = "escalated"
     REMINDER = "reminder"
     UNANSWERED = "unanswered"
@@ -165,7 +168,8 @@ class DecisionReason(StrEnum):
     OUTBOX_FULL = "outbox_full"
 
 
-_SENDS = (DecisionReason.FIRST, DecisionReason.ESCALATED, DecisionReason.REMINDER, DecisionReason.UNANSWERED)
+_REPEATS = (DecisionReason.REMINDER, DecisionReason.UNANSWERED, DecisionReason.CORROBORATED)
+_SENDS = (DecisionReason.FIRST, DecisionReason.ESCALATED, *_REPEATS)
 _SKIPS_A_REMINDER = (DecisionReason.SILENCED, DecisionReason.MAINTENANCE)
 
 
@@ -197,11 +201,18 @@ class Circumstances:
 
 
 def decide(
-    incident: Incident, transition: Transition | None, circumstances: Circumstances, *, fresh: bool, now: float
+    incident: Incident,
+    transition: Transition | None,
+    circumstances: Circumstances,
+    *,
+    fresh: bool,
+    now: float,
+    joined: bool = False,
 ) -> Decision:
     """What each receiver is sent about `incident` now.
 
-    `transition` is what the tracker just found, or None; `fresh` says that a failing observation of it was just made.
+    `transition` is what the tracker just found, or None; `fresh` says that a failing observation of it was just made,
+    `joined` that another sign has joined what was told.
     """
     if incident.status is not IncidentStatus.FIRING:
         return _closing(incident, transition)
@@ -217,13 +228,16 @@ def decide(
             notified[receiver] = before
         if receiver in named or before is not None:
             reason = _about_receiver(incident, receiver, before, circumstances, fresh=fresh, now=now)
+            if joined and before is not None and reason is not DecisionReason.ESCALATED:
+                reason = _unless_held_back(DecisionReason.CORROBORATED, incident, receiver, circumstances, now)
         else:
             reason = _about_next_in_line(incident, receiver, circumstances, now)
         reasons[receiver] = reason
         if reason in _SENDS:
-            repeats = before is not None and reason in (DecisionReason.REMINDER, DecisionReason.UNANSWERED)
+            repeats = before is not None and reason in _REPEATS
             notifications.append(Notification(incident.id, receiver, _kind(incident, repeats), incident.severity))
-            again = before.reminders + 1 if before is not None and repeats else 0
+            counts = repeats and reason is not DecisionReason.CORROBORATED
+            again = before.reminders + counts if before is not None and repeats else 0
             notified[receiver] = Notified(incident.severity, now, again, incident.count)
         elif before is not None and reason in _SKIPS_A_REMINDER and before.severity.rank >= incident.severity.rank:
             # A reminder that fell into the quiet time is left out, not put off: at its end only changes are reported.
