@@ -18,10 +18,19 @@ from hypothesis import strategies as st
 
 from tests.support.journal_files import require
 from watchdog.cli.options import read_environment_file, service_environment
-from watchdog.cli.service import MARK, ServiceKind, UnfitError, check_reachable, launchd_file, systemd_files, unit_word
+from watchdog.cli.service import (
+    MARK,
+    ServiceKind,
+    UnfitError,
+    check_reachable,
+    launchd_file,
+    systemd_files,
+    unit_word,
+    without_namespace,
+)
 
 ROOT = Path(__file__).parents[2]
-FIGURES = Path(__file__).parents[2] / "docs/benchmarks.md"
+FIGURES = ROOT / "docs/benchmarks.md"
 UNITS = ROOT / "units"
 PLIST = UNITS / "org.inference-watchdog.daemon.plist"
 CHECKER = runpy.run_path(str(ROOT / "packaging/macos/check_plist.py"))
@@ -71,6 +80,28 @@ def test_the_exposure_is_at_most_1_3(name: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout.splitlines()[-1]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["inference-watchdog.service", "inference-watchdog-failed@.service"])
+def test_the_exposure_of_a_users_own_unit_is_at_most_3(name: str, tmp_path: Path) -> None:
+    """It never runs as root, which the analysis cannot see without that user's manager."""
+    require("systemd-analyze", packages="systemd")
+    unit = tmp_path / name
+    unit.write_text((UNITS / "user" / name).read_text().replace("[Service]\n", "[Service]\nUser=nobody\n", 1))
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
+
+
+def test_a_unit_for_a_machine_without_user_namespaces_lacks_only_what_needs_one(tmp_path: Path) -> None:
+    for file in systemd_files(ServiceKind.USER, Path("/opt/w/bin/inference-watchdog"), None, tmp_path):
+        gone = set(file.text.splitlines()) - set(without_namespace(file).text.splitlines())
+        assert gone == {"PrivateUsers=yes", "CapabilityBoundingSet="}
 
 
 @pytest.mark.parametrize("name", ["inference-watchdog.service", "user/inference-watchdog.service"])

@@ -302,7 +302,37 @@ def _is_valid(kind: ServiceKind, config: Path) -> bool:
     return True
 
 
+NAMESPACED = (
+    "PrivateUsers=yes",
+    "CapabilityBoundingSet=",
+    "PrivateDevices=yes",
+    "ProtectControlGroups=yes",
+    "ProtectSystem=full",
+)
+"""What a user's own unit can only have where that user may have a user namespace."""
+
+
+def without_namespace(file: UnitFile) -> UnitFile:
+    """The same unit for a machine that allows users no namespaces."""
+    lines = [line for line in file.text.splitlines() if line not in NAMESPACED]
+    return UnitFile(file.path, "\n".join(lines) + "\n")
+
+
+def _may_have_namespace() -> bool:
+    """Whether this user's systemd can start something with `NAMESPACED`."""
+    program = shutil.which("systemd-run")
+    if program is None:
+        return False
+    words = ["--user", "--wait", "--quiet", "--collect", *(f"--property={one}" for one in NAMESPACED), "true"]
+    return subprocess.run([program, *words], check=False, stderr=subprocess.DEVNULL).returncode == 0  # noqa: S603
+
+
 def _enable_unit(kind: ServiceKind, files: Sequence[UnitFile]) -> None:
+    if kind is ServiceKind.USER and files and not _may_have_namespace():
+        click.echo(
+            "This machine allows users no namespace of their own: " + " and ".join(NAMESPACED) + " are left out."
+        )
+        files = [without_namespace(file) for file in files]
     if kind is ServiceKind.SYSTEM:
         (Path(SYSTEM_CONFIG).parent / "credentials").mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in files:
