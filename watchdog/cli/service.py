@@ -329,9 +329,7 @@ def _may_have_namespace() -> bool:
 
 def _enable_unit(kind: ServiceKind, files: Sequence[UnitFile]) -> None:
     if kind is ServiceKind.USER and files and not _may_have_namespace():
-        click.echo(
-            "This machine allows users no namespace of their own: " + " and ".join(NAMESPACED) + " are left out."
-        )
+        click.echo("This machine allows users no namespace of their own: the unit has a smaller sandbox.")
         files = [without_namespace(file) for file in files]
     if kind is ServiceKind.SYSTEM:
         (Path(SYSTEM_CONFIG).parent / "credentials").mkdir(mode=0o700, parents=True, exist_ok=True)
