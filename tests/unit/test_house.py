@@ -308,3 +308,17 @@ def test_a_look_into_our_own_text_is_found(code: str) -> None:
 def test_foreign_text_may_be_read_and_our_own_be_put_together(code: str) -> None:
     tree = ast.parse(f"async def look(subject):\n    {code}\n")
     assert looks_into_own_text(tree, frozenset({"HostError"})) == []
+
+
+def test_every_attack_in_the_docs_names_tests_that_exist() -> None:
+    text = (ROOT / "docs/security.md").read_text()
+    table = text[text.index("## Attacks") : text.index("## The read-only proof")]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 40
+    written = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named or re.search(r"`(tests|packaging)/[\w/.]+`", row), row
+        assert set(named) <= written, row
