@@ -228,6 +228,32 @@ def test_service_install_writes_and_starts_a_unit_and_remove_undoes_it(installed
     assert inside.show(UNIT, "FragmentPath") == f"/lib/systemd/system/{UNIT}"
 
 
+def test_a_users_own_service_runs_in_its_sandbox(installed: Installed) -> None:
+    inside, home = installed.inside, "/home/keeper"
+    inside.run("useradd", "--create-home", "--home-dir", home, "--uid", "4321", "keeper")
+    inside.run("install", "-d", "-o", "keeper", "-m", "700", "/run/user/4321", f"{home}/.config/inference-watchdog")
+    config = f"{home}/.config/inference-watchdog/config.yaml"
+    inside.write(
+        config,
+        "servers: [{name: a, base_url: 'http://127.0.0.1:9/v1'}]\nreceivers: [{name: p, url: 'json://127.0.0.1:9'}]\n",
+    )
+    inside.run("chown", "-R", "keeper:keeper", home)
+    inside.run("chmod", "600", config)
+    inside.run("systemctl", "start", "user@4321.service")
+    bus = ("XDG_RUNTIME_DIR=/run/user/4321", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/4321/bus")
+    keeper = ("setpriv", "--reuid=4321", "--regid=4321", "--clear-groups", "env", f"HOME={home}", *bus)
+    said = inside.run(*keeper, "inference-watchdog", "service", "install", "--user")
+    assert f"wrote {home}/.config/systemd/user/{UNIT}" in said
+    assert "smaller sandbox" not in said
+    state = (*keeper, "systemctl", "--user", "is-active", UNIT)
+    inside.wait(lambda: inside.run(*state, check=False) == "active", what="a good start")
+    pid = inside.run(*keeper, "systemctl", "--user", "show", "--value", "-p", "MainPID", UNIT)
+    assert "CapBnd:\t0000000000000000" in inside.run("cat", f"/proc/{pid}/status")
+    inside.run(*keeper, "inference-watchdog", "service", "remove", "--user")
+    inside.run("systemctl", "stop", "user@4321.service")
+    inside.run("userdel", "--remove", "keeper", check=False)
+
+
 def test_a_purge_leaves_nothing(installed: Installed) -> None:
     inside = installed.inside
     inside.run("dpkg", "--remove", "inference-watchdog")

@@ -152,6 +152,18 @@ def test_a_count_of_lost_lines_of_thousands_of_digits_is_no_count() -> None:
     assert found.lost == 0
 
 
+@pytest.mark.parametrize("digits", [400, 4200, 5000, 100_000])
+def test_a_number_of_thousands_of_digits_from_a_server_is_none(digits: int) -> None:
+    huge = "9" * digits
+    choice = '{"message": {"content": ""}, "delta": {"content": ""}, "finish_reason": "length"}'
+    body = '{"choices": [%s], "usage": {"completion_tokens": %s}}' % (choice, huge)  # noqa: UP031 - braces
+    for content_type, sent in (("application/json", body), ("text/event-stream", f"data: {body}\n\ndata: [DONE]\n\n")):
+        reply = Reply(200, content_type)
+        reply.feed(0.1, sent.encode())
+        assert reply.close(0.2, End.COMPLETE).reason.value in {"empty", "instant_stop"}
+    assert read_metrics(f"vllm:num_requests_running {huge}\n".encode()) is None
+
+
 def test_a_ring_record_with_an_absurd_stamp_is_read() -> None:
     found = parse_kmsg(b"6,1," + b"9" * 19 + b",-;hello")
     assert found is not None
