@@ -247,11 +247,12 @@ class _Watching:
         """The checks to run; one whose settings did not change stays the same object and goes on undisturbed."""
         config = self.config
         by_name = {host.name: host for host in config.hosts}
+        addresses = {host.address: host.name for host in config.hosts}
         settings: dict[str, object] = {}
         for kind in BUILT:
             for target in kind.targets(config):
                 jump = by_name.get(target.jump or "") if isinstance(target, HostSettings) else None
-                settings[kind.key(target.name)] = (target, jump, config.rules)
+                settings[kind.key(target.name)] = (target, jump, config.rules, addresses if kind is VITALS else None)
         kept = {}
         for check in build_checks(config, self._clock, self._chat):
             before, running = self._checks.get(check.key, (None, check))

@@ -152,7 +152,7 @@ async def test_a_healthy_record_with_still_counts_proves_nothing(tmp_path: Path)
         assert len(seen.ras.asked_at) == 2
 
 
-async def test_nothing_is_asked_while_all_is_well_and_an_older_reader_breaks_nothing(tmp_path: Path) -> None:
+async def test_an_older_reader_is_left_in_peace_and_breaks_nothing(tmp_path: Path) -> None:
     from watchdog.ssh.session import script
 
     older = script().decode().replace(" | nccl/2", "").replace("    echo can=nccl", "    :")
