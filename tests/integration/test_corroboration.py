@@ -42,6 +42,10 @@ def gone(host: str = "worker") -> Observation:
 DEAD = observed(Verdict.FAIL, KEY, reason="engine_dead", summary="the server says that its engine is dead")
 HANGS = observed(Verdict.FAIL, KEY, reason="no_token", summary="no token within 60 s", measurements=FROZEN)
 HEALTHY = observed(Verdict.PASS, KEY)
+BEHIND = replace(
+    observed(Verdict.PASS, "vitals/worker", subject="worker", labels={"host": "worker"}),
+    measurements={"nccl_mismatch": 1.0, "nccl_rank": 1.0},
+)
 
 
 async def seen(station: Station, *story: Observation, gap_s: float = 20.0) -> list[str]:
@@ -87,6 +91,7 @@ async def test_two_signs_by_different_roads_are_one_page_at_once_with_both(
         [line(host="elsewhere"), DEAD],  # no host of that server
         [line(), gone()],  # a short loss of network takes a host as well
         [line("gpu.xid", Severity.INFO), DEAD],
+        [HANGS, BEHIND],  # a rank that compiles for a minute is behind, too
     ],
     ids=lambda story: "+".join(f"{one.reason}" for one in story),
 )

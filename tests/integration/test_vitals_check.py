@@ -253,7 +253,7 @@ async def test_nccl_is_asked_twice_after_a_probe_without_an_answer_and_never_els
         (fact,) = second.observations[0].evidence
         assert fact.source == "lab NCCL"
         assert fact.text == "rank 1 (lab) has not launched AllReduce 2692; rank 0 waits in it"
-        assert second.observations[0].measurements["nccl_behind"] == 1
+        assert second.observations[0].measurements["nccl_mismatch"] == 1
         assert second.observations[0].verdict is Verdict.PASS, "never an alert of its own"
         await clock.advance(60)
         later = await check.run(None, clock.wall())

@@ -107,7 +107,7 @@ def ranks(name: str, **said: float) -> HostView:
     return host(name, vitals=replace(vitals(name), measurements=said, evidence=(fact,)))
 
 
-BEHIND = ranks("head", nccl_behind=1.0, nccl_rank=1.0)
+BEHIND = ranks("head", nccl_mismatch=1.0, nccl_rank=1.0)
 MISSING, DEAD, MUTE = (ranks("head", **{f"nccl_{how}": 1.0}) for how in ("missing", "dead", "hangs"))
 LATE = line(at=SINCE + 200)
 

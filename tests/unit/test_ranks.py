@@ -59,7 +59,7 @@ def test_a_skipped_collective_names_the_rank_once_it_lasts(kind: str, operation:
     found = after(kind, "skip-3s", "skip-20s")
     assert words(found) == f"rank 1 (worker) has not launched AllReduce {operation}; rank 0 waits in it"
     assert found is not None
-    assert found.measurements() == {"nccl_behind": 1.0, "nccl_rank": 1.0}
+    assert found.measurements() == {"nccl_mismatch": 1.0, "nccl_rank": 1.0}
 
 
 def test_a_difference_that_moves_on_is_health() -> None:

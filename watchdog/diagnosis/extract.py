@@ -108,7 +108,7 @@ def _gpu(host: HostView, vitals: Observation, loads: Iterable[JudgedGpu]) -> dic
 
 
 _RANKS = {
-    "nccl_behind": Fact.RANK_BEHIND,
+    "nccl_mismatch": Fact.RANK_BEHIND,
     "nccl_missing": Fact.RANK_GONE,
     "nccl_dead": Fact.RANK_GONE,
     "nccl_hangs": Fact.RANKS_SILENT,

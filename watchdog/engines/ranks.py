@@ -316,9 +316,9 @@ class RankTrouble:
         return self.dead or self.missing or (() if self.behind is None else self.behind.behind)
 
     def measurements(self) -> dict[str, float]:
-        """As numbers of an observation: `nccl_behind`, `nccl_missing`, `nccl_dead`, `nccl_hangs`, and `nccl_rank`."""
+        """As numbers of an observation: `nccl_mismatch`, `nccl_missing`, `nccl_dead`, `nccl_hangs`, and `nccl_rank`."""
         known = {
-            "nccl_behind": self.behind is not None,
+            "nccl_mismatch": self.behind is not None,
             "nccl_missing": bool(self.missing),
             "nccl_dead": bool(self.dead),
             "nccl_hangs": self.hangs,

@@ -20,13 +20,16 @@ WITHIN_S = 60.0
 
 
 class Channel(StrEnum):
-    """The way by which a sign reaches us. Two signs by one channel are no more than one."""
+    """The way by which a sign reaches us. Two signs by one channel are no more than one.
+
+    What NCCL says of a server's ranks goes with the server: one that compiles for a minute stands still by both
+    (dynamo#14735), and three failures stay the rule there.
+    """
 
     KERNEL = "kernel"
     SERVER = "server"
     NETWORK = "network"
     GPU_TOOL = "gpu_tool"
-    NCCL = "nccl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class Sign(StrEnum):
     STANDS_STILL = "stands_still"
     GPU_TOOL_HANGS = "gpu_tool_hangs"
     NCCL_MISMATCH = "nccl_mismatch"
+    NCCL_RANK_GONE = "nccl_rank_gone"
 
 
 SIGNS: Mapping[Sign, SignRow] = {
@@ -75,7 +79,10 @@ SIGNS: Mapping[Sign, SignRow] = {
         channel=Channel.GPU_TOOL, words="nvidia-smi hangs on {about}", short="nvidia-smi hangs on {about}"
     ),
     Sign.NCCL_MISMATCH: SignRow(
-        channel=Channel.NCCL, words="NCCL on {about} names a rank that is behind", short="a rank is behind on {about}"
+        channel=Channel.SERVER, words="NCCL on {about} names a rank that is behind", short="a rank is behind on {about}"
+    ),
+    Sign.NCCL_RANK_GONE: SignRow(
+        channel=Channel.SERVER, words="NCCL on {about} has lost a rank", short="a rank is gone on {about}"
     ),
 }
 FATAL_KINDS = frozenset(
@@ -94,6 +101,8 @@ _BY_MEASUREMENT = {
     "engine_frozen": Sign.STANDS_STILL,
     "gpu_wedged": Sign.GPU_TOOL_HANGS,
     "nccl_mismatch": Sign.NCCL_MISMATCH,
+    "nccl_missing": Sign.NCCL_RANK_GONE,
+    "nccl_dead": Sign.NCCL_RANK_GONE,
 }
 _UNPROVEN = "engine_prefill_hidden"
 """An engine that does not show that it reads a prompt may stand still in good health."""
