@@ -171,6 +171,14 @@ def test_an_answer_cut_in_the_middle_says_nothing() -> None:
             assert all(one.behind for one in seen.differences)
 
 
+def test_the_longest_answer_costs_little() -> None:
+    many = b"Communicators... (0.0s)\n#0-0 (ab) INCOMPLETE\n" + b"  The missing ranks: " + b"0-999999999," * 80 + b"\n"
+    lines = lines_of(many + b"  The missing ranks: 1-999999999,7-9\n" * 6000)
+    assert len(read_ranks(lines).missing) == 4096
+    nested = lines_of(b'{"communicators": ' + b'[{"ranks": ' * 20_000)
+    assert not read_ranks(nested).is_readable
+
+
 JSON_ANSWERS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (

@@ -262,7 +262,7 @@ class _TextReading:
             self._group = int(match[2])
             self._launched(None, int(match[1]), self._group)
         elif match := _MISSING_NUMBERS.match(line):
-            self.missing += [Rank(number) for number in _numbers(match[1])]
+            self.missing += [Rank(number) for number in _numbers(match[1], _MOST - len(self.missing))]
         elif match := _NAMED.match(line):
             if self._collective and self._group is not None:
                 self._launched(_rank(match[1], match[2]), 0, self._group)
@@ -286,15 +286,15 @@ def _rank(number: str, rest: str) -> Rank:
     return Rank(int(number), match[2], int(match[1])) if match else Rank(int(number))
 
 
-def _numbers(text: str) -> list[int]:
-    """The numbers in `0-2,5`."""
+def _numbers(text: str, most: int) -> list[int]:
+    """The first `most` numbers in `0-2,5`."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = (piece.strip() for piece in part.partition("-"))
         if first.isdigit() and len(first) < 10:
             until = int(last) if last.isdigit() and len(last) < 10 else int(first)
-            found += range(int(first), min(until, int(first) + _MOST) + 1)
-    return found[:_MOST]
+            found += range(int(first), min(until, int(first) + most - len(found) - 1) + 1)
+    return found
 
 
 # What it says of a hang.
