@@ -151,6 +151,7 @@ class VitalsSettings:
     failures: Count = 3
     successes: Count = 2
     memory_available_min: Annotated[Size | None, Limits(2**20, 2**44)] = None
+    stream: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,8 @@ HOSTILE = {
     "a cursor that is none": f"read1 journal {BOOT} x=1;i=1 5",
     "an unknown word": f"read1 follow {BOOT} - sing",
     "one word too many": f"read1 follow {BOOT} - beat beat",
+    "vitals without beats": f"read1 follow {BOOT} - vitals",
+    "three words": f"read1 follow {BOOT} - beat vitals vitals",
     "a path as cursor": f"read1 follow {BOOT} /etc/shadow",
     "no limit": f"read1 journal {BOOT} -",
     "too much": f"read1 journal {BOOT} - 99999",

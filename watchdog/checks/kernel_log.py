@@ -81,7 +81,8 @@ class KernelLogCheck:
         except HostError as error:
             trouble = error
         readability = reading_condition(self._host, trouble, now, took, found.lines, found.how)
-        return self._log.result(self._clock.wall(), self._log.with_order(readability), *conditions)
+        known = self._log.with_last_seen(self._log.with_order(readability))
+        return self._log.result(self._clock.wall(), known, *conditions)
 
     async def _scan(self, found: Found) -> HostError | None:
         """Read everything there is. Returns what was wrong though it was read; raises HostError if it was not."""

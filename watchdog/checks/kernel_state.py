@@ -20,13 +20,16 @@ from watchdog.journal.reading import HostReading
 from watchdog.kernlog import grouping
 from watchdog.kernlog.lines import KernelLine
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, ORDERED, REBOOTED
+from watchdog.kinds import FOLLOW, KERNEL_LOG, LOG_INCOMPLETE, ORDERED, REBOOTED, row_of
 from watchdog.model import CheckResult, Evidence, Json, Nature, Observation, Severity, Verdict
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError
 from watchdog.text import bounded_repr
+from watchdog.vitals.black_box import BlackBox, last_seen_words, thinned
 
 _log = structlog.get_logger(__name__)
+_GONE = ("host_silent", "host_gone")
+"""What the reasons of a host stand for that can no longer be asked anything."""
 
 # What a reading becomes for a person: the condition "could I read it all", and the occurrences beside its lines.
 
@@ -247,6 +250,7 @@ class HostLog:
         self.host = host
         self.stream = Stream()
         self.proof = JournalProof()
+        self.box = BlackBox()
         self._matcher = matcher
         self._reading: HostReading | None = None
         self._grouping: Json | None = None
@@ -340,10 +344,26 @@ class HostLog:
             return condition
         return replace(condition, measurements={**condition.measurements, **order_numbers(order)})
 
+    def with_last_seen(self, condition: Observation) -> Observation:
+        """`condition`, with what was last seen of a host that is gone."""
+        row = row_of(condition.key, condition.reason)
+        is_gone = condition.verdict is Verdict.FAIL and row is not None and row.fact in _GONE
+        return self._with_points(condition, condition.at) if is_gone else condition
+
+    def _with_points(self, seen: Observation, until: float) -> Observation:
+        points = self.box.points(until)
+        if not points:
+            return seen
+        line = Evidence(points[-1].at, f"{self.host.name} vitals", f"last seen: {last_seen_words(points[-1])}")
+        return replace(seen, evidence=(*seen.evidence, line), last_seen=thinned(points))
+
     def take_endings(self, crash: Iterable[str], now: float) -> None:
         """Tell, once, how the boots that have ended did so: after their last lines, which may be why."""
         self.settle(now)
-        told = tuple(reboot(self.host, ending, tuple(crash), now) for ending in self.reading.boot_ends)
+        told = tuple(
+            self._with_points(reboot(self.host, ending, tuple(crash), now), ending.restarted_at or now)
+            for ending in self.reading.boot_ends
+        )
         self._pending = merge_occurrences((*self._pending, *told))
         self.reading.forget_ended()
 

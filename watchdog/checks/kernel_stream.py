@@ -23,6 +23,7 @@ from watchdog.journal.frame import Hello
 from watchdog.model import CheckResult
 from watchdog.reasons import HostReason
 from watchdog.ssh import HostError, Session, reading
+from watchdog.vitals.black_box import MARK
 
 Commit = Callable[[CheckResult], Awaitable[object]]
 FIRST_WAIT_S = 1.0
@@ -33,6 +34,8 @@ CATCH_UP_S = 600.0
 BATCH_S = 0.05
 """Lines of one record come within this time and are classified together."""
 FLOOD_REST_S = 60.0
+LONGEST_CUT = 1 << 20
+"""No kernel line is longer; what is kept of one that vitals cut in two."""
 
 logger = structlog.get_logger("follow")
 
@@ -114,6 +117,8 @@ async def _live(
     stream.last_us = stream.login_us = -1
     stream.brings_logins = False
     request = f"read1 follow {hello.boot} {log.reading.cursor(hello.boot)}{' beat' if hello.takes_beats else ''}"
+    if hello.takes_beats and hello.takes_pulse and log.host.vitals.stream:
+        request += " vitals"
     asking = asyncio.create_task(requests.ask(session, request, lines.take, live=True))
     tasks = [
         asking,
@@ -199,10 +204,22 @@ class _Lines:
         self._log = log
         self._clock = clock
         self._news = news
+        self._begun = self._cut = b""
 
     def take(self, line: bytes) -> None:
-        """Take one line at once; it is classified and committed a moment later, with the lines of its record."""
+        """Take one line at once; it is classified and committed a moment later, with the lines of its record.
+
+        A line of vitals may come in the middle of another one: it stands on a line of its own, and the rest of the
+        other follows.
+        """
+        if line.startswith(MARK):
+            self._log.box.take(line, self._clock.wall())
+            self._cut, self._begun = self._begun, b""
+            return
         record = journal_records.parse_journal(line)
+        if record is None and self._cut:
+            record, self._cut = journal_records.parse_journal(self._cut + line), b""
+        self._begun = line[:LONGEST_CUT] if record is None and line.startswith(b"{") else b""
         stream = self._log.stream
         if record is None or stream.restart.is_set():
             return

@@ -69,7 +69,7 @@ def _reachability(host: HostView, given: DiagnosisInput) -> dict[Fact, Basis]:
     if not looks:
         return {}
     newest = max(looks, key=lambda look: look.at)
-    seen = Basis(newest.summary, (Evidence(newest.at, host.name, newest.summary),))
+    seen = Basis(newest.summary, (Evidence(newest.at, host.name, newest.summary), *newest.evidence))
     fact = _fact(newest)
     if fact is Fact.HOST_ANSWERS or newest.verdict is Verdict.PASS:
         return {Fact.HOST_ANSWERS: Basis(f"{host.name} itself answers")}

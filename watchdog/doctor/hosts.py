@@ -95,7 +95,7 @@ def _older(look: HostLook) -> list[Finding]:
     """Whether the reader installed on the host lacks a request of ours; a reader that is sent is never older."""
     host, seen = look.host, look.seen
     assert seen is not None  # noqa: S101 - asked only of a host we were in
-    if not seen.forced_command or (seen.hello.takes_beats and seen.hello.takes_nccl):
+    if not seen.forced_command or (seen.hello.takes_beats and seen.hello.takes_pulse and seen.hello.takes_nccl):
         return []
     key = "PUBLIC-KEY"
     if host.identity_file is not None:

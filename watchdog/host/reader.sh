@@ -3,8 +3,10 @@
 # It reads. It writes no file, changes nothing, evaluates no text it is given, and answers a closed list of requests:
 #   read1 hello                          who am I here, which boots does the journal hold, is it written
 #   read1 journal BOOT CURSOR|- MAX      kernel lines of one boot from CURSOR (inclusive) on, at most MAX (1..20000)
-#   read1 follow BOOT CURSOR|- [beat]    the same, then live, until standard input ends or six hours have passed; with
-#                                        `beat` also when no line has come there for 30 seconds
+#   read1 follow BOOT CURSOR|- [beat [vitals]]
+#                                        the same, then live, until standard input ends or six hours have passed; with
+#                                        `beat` also when no line has come there for 30 seconds; with `vitals` a line
+#                                        on memory and GPUs between them, every five seconds
 #   read1 kmsg                           the kernel's ring buffer with its sequence numbers
 #   read1 pstore                         what the firmware kept of a crash
 #   read1 vitals                         memory, pressure, GPUs
@@ -103,6 +105,7 @@ hello() {
     header hello
     echo can=beat # to those who send no beats nothing has changed
     echo can=nccl
+    echo can=pulse
     command -v journalctl >/dev/null 2>&1 || die 0 no-journalctl
     spare
     printf 'journalctl=%s\n' "$(limited 10 journalctl --version </dev/null | head -n 1)"
@@ -152,7 +155,25 @@ attended() { # beat|'': returns when the client is gone. A network that was cut 
     if [ -n "$1" ]; then while [ -n "$(timeout 30 head -n 1)" ]; do :; done; else cat >/dev/null; fi
 }
 
-follow() { # BOOT CURSOR beat|''. When the client goes, so must journalctl.
+pulse() { # A line of its own: it may come in the middle of another one, which goes on after it.
+    while :; do
+        available='' some='' full=''
+        while read -r key value _; do [ "$key" != MemAvailable: ] || { available=$value; break; }; done </proc/meminfo
+        { read -r _ some _ && read -r _ full _; } 2>/dev/null </proc/pressure/memory
+        printf '\nvitals memory=%s %s %s\n' "$available" "$some" "$full"
+        sleep 5
+    done
+}
+
+pulse_of_gpus() { # nvidia-smi in a loop of its own: where it hangs, only its lines are missing. Never a second one then.
+    command -v nvidia-smi >/dev/null 2>&1 || return 0
+    ! hung_gpu_tool || return 0
+    limited 21700 nvidia-smi --format=csv,noheader,nounits --loop=5 \
+        --query-gpu=index,temperature.gpu,power.draw,clocks.sm,utilization.gpu </dev/null 2>/dev/null |
+        while read -r line; do printf '\nvitals gpu=%s\n' "$line"; done
+}
+
+follow() { # BOOT CURSOR beat|'' vitals|''. When the client goes, so must journalctl and what runs beside it.
     header follow
     command -v journalctl >/dev/null 2>&1 || die 69 no-journalctl
     spare
@@ -164,9 +185,18 @@ follow() { # BOOT CURSOR beat|''. When the client goes, so must journalctl.
     reading=$!
     { attended "$3"; kill "$reading"; } <&3 2>/dev/null &
     waiting=$!
+    beside=''
+    if [ -n "$4" ]; then
+        replace=''
+        pulse 3<&- </dev/null &
+        beside=$!
+        pulse_of_gpus 3<&- </dev/null &
+        beside="$beside $!"
+    fi
     wait "$reading"
     rc=$?
-    kill "$waiting" 2>/dev/null
+    # shellcheck disable=SC2086 # one word a process
+    kill "$waiting" $beside 2>/dev/null
     die 0 "ended-$rc"
 }
 
@@ -203,14 +233,23 @@ pstore() {
 
 gpu_fields=index,name,utilization.gpu,power.draw,temperature.gpu,memory.used,memory.total,utilization.memory
 
-gpus() { # A hung driver leaves nvidia-smi in state D, which no signal ends: never add a second one to it.
+hung_gpu_tool() { # A hung driver leaves nvidia-smi in state D, which no signal ends: never add a second one to it.
+    set +f
     for place in /proc/[0-9]*; do
         read -r name 2>/dev/null <"$place/comm" || continue
-        [ "$name" = nvidia-smi ] || continue
-        sleep 1
-        while read -r key value _; do [ "$key" = State: ] && [ "$value" = D ] && echo gpu_rc=stuck && return; done \
-            2>/dev/null <"$place/status"
+        [ "$name" = nvidia-smi ] && waits "$place" && sleep 1 && waits "$place" && { set -f; return 0; }
     done
+    set -f
+    return 1
+}
+
+waits() { # PLACE: whether it waits in the kernel now; one that only works does so for moments
+    while read -r key value _; do [ "$key" != State: ] || { [ "$value" = D ]; return; }; done 2>/dev/null <"$1/status"
+    return 1
+}
+
+gpus() {
+    ! hung_gpu_tool || { echo gpu_rc=stuck; return; }
     listed=$(limited 8 nvidia-smi --format=csv,noheader,nounits --query-gpu="$gpu_fields" </dev/null 2>/dev/null)
     rc=$?
     [ -z "$listed" ] || printf '%s\n' "$listed" | sed 's/^/gpu=/'
@@ -282,8 +321,14 @@ main() {
     case ${2-}/$# in
         hello/2 | kmsg/2 | pstore/2 | vitals/2 | nccl/2) "$2" ;;
         journal/5) check_boot "$3"; check_cursor "$4"; journal "$3" "$4" "$5" ;;
-        follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" '' ;;
-        follow/5) check_boot "$3"; check_cursor "$4"; [ "$5" = beat ] || die 64 bad-word; follow "$3" "$4" beat ;;
+        follow/4) check_boot "$3"; check_cursor "$4"; follow "$3" "$4" '' '' ;;
+        follow/5) check_boot "$3"; check_cursor "$4"; [ "$5" = beat ] || die 64 bad-word; follow "$3" "$4" beat '' ;;
+        follow/6)
+            check_boot "$3"
+            check_cursor "$4"
+            [ "$5 $6" = "beat vitals" ] || die 64 bad-word
+            follow "$3" "$4" beat vitals
+            ;;
         *) die 64 bad-request ;;
     esac
 }

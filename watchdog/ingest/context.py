@@ -344,6 +344,7 @@ def opened(observation: Observation, state: TrackState, strikes: Strikes, incide
         look_only=observation.look_only,
         labels=observation.labels,
         reasons=strikes.reasons,
+        last_seen=observation.last_seen,
     )
 
 
@@ -369,4 +370,5 @@ def continued(incident: Incident, observation: Observation, state: TrackState, n
         advice=advises.advice,
         look_only=advises.look_only,
         reasons=strikes.reasons,
+        last_seen=incident.last_seen or observation.last_seen,
     )

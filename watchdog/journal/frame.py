@@ -98,8 +98,8 @@ class Hello:
     the age of this boot's newest record of any kind when the reader looked; None if it shows none or does not say.
     `in_memory`: journald writes to /run, which a restart empties. `unreadable`: we may not read the file it writes to,
     as when its ACL was lost. `free_kib`: what is free where it writes, and `disk_free_kib` under /var/log/journal; None
-    if unknown. `takes_beats`: a live stream ends by itself when we send it no more beats. `takes_nccl`: it knows the
-    request `nccl`.
+    if unknown. `takes_beats`: a live stream ends by itself when we send it no more beats; `takes_pulse`: it brings
+    vitals as well. `takes_nccl`: it knows the request `nccl`.
     """
 
     boot: str
@@ -117,6 +117,7 @@ class Hello:
     free_kib: int | None = None
     disk_free_kib: int | None = None
     takes_beats: bool = False
+    takes_pulse: bool = False
     takes_nccl: bool = False
 
     @property
@@ -164,6 +165,7 @@ def parse_hello(header: dict[str, str], lines: list[bytes]) -> Hello | None:
             unreadable=storage is not None and storage[2] == "no",
             free_kib=int(storage[3]) if storage is not None and storage[3] else None,
             takes_beats="can=beat" in texts,
+            takes_pulse="can=pulse" in texts,
             takes_nccl="can=nccl" in texts,
             disk_free_kib=next((int(match[1]) for text in texts if (match := _DISK_FREE.fullmatch(text))), None),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from watchdog.model.observation import Evidence, Nature, Severity, phrase_of, statement_of
+from watchdog.model.observation import Evidence, LastSeen, Nature, Severity, phrase_of, statement_of
 
 # What most likely lies behind an incident, in words.
 
@@ -203,6 +203,7 @@ class Incident:
     `detail` and `look_only` are those of `Observation`; `count` is the total. `failing_since` is
     the first failure since the last pass, None where only `since` is known. `related` are the ids of incidents of the
     same machine that were open with it, `signs` the independent signs that made a page of it, or joined it.
+    `last_seen` are the last minutes of a host that is gone.
     """
 
     id: str
@@ -237,6 +238,7 @@ class Incident:
     failing_since: float | None = field(default=None, metadata={"sparse": True})
     related: tuple[str, ...] = field(default=(), metadata={"sparse": True})
     signs: tuple[SignSeen, ...] = field(default=(), metadata={"sparse": True})
+    last_seen: tuple[LastSeen, ...] = field(default=(), metadata={"sparse": True})
 
     def dated_anew(self, step_s: float, set_at: float) -> Incident:
         """The same by a clock that was set by `step_s` seconds when it said `set_at`."""

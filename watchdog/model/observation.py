@@ -46,6 +46,23 @@ class Evidence:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """A host at one moment, as its live stream told (Unix seconds, our clock); of its GPUs the hottest. None = unknown.
+
+    `pressure` and `gpu_util` in percent.
+    """
+
+    at: float
+    available_bytes: float | None = None
+    pressure: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    clock_mhz: float | None = None
+    gpu_util: float | None = None
+    gpu_hangs: bool = False
+
+
 def phrase_of(summary: str, count: int, unit: str, detail: str, *, at_least: bool) -> str:
     """`summary`, how many `unit` were counted where that says something, then `detail`."""
     if not unit or (count == 1 and not at_least):
@@ -77,6 +94,7 @@ class Observation:
     `unit` is what `count` counts, in the singular ("line"), "" where the count says nothing; with `at_least` it is a
     lower bound. `detail` goes on after summary and count and begins with its own punctuation. `look_only`: the advice
     says no more than where to look. `answered`: what is observed did answer before the check failed, so it is up.
+    `last_seen` are the last ten minutes of a host that is gone, oldest first.
     """
 
     key: str
@@ -98,6 +116,7 @@ class Observation:
     detail: str = ""
     look_only: bool = False
     answered: bool = False
+    last_seen: tuple[LastSeen, ...] = ()
 
     @property
     def phrase(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from watchdog.model import Evidence, Incident, IncidentStatus, Nature, Silence
 from watchdog.overview.format import TimeFormat, incident_title
 from watchdog.overview.html import Html, tag
+from watchdog.overview.plot import last_seen_plots
 from watchdog.overview.status import Status, matcher_words
 from watchdog.policy import silenced_by
 from watchdog.text import duration, quantity
@@ -61,6 +62,7 @@ def _details(incident: Incident, times: TimeFormat, handling: Html | None = None
         tag("p", tag("b", f"{found.confidence.capitalize()}: "), found.sentence) if found is not None else None,
         tag("p", tag("b", "Do: "), incident.advice) if incident.advice else None,
         handling,
+        last_seen_plots(incident.last_seen),
         _evidence((*incident.evidence, *(found.evidence if found is not None else ())), times),
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from watchdog.model import LastSeen
 from watchdog.overview.format import number, percent, seconds
 from watchdog.overview.html import Html, raw, tag
 from watchdog.overview.statistics import Bucket, Level, Series, Span, cut_points
@@ -225,3 +226,40 @@ def _rate(name: str, series: Series, span: Span, words: str, now: float) -> Html
         label=f"{name}, {words}: median {number(series.speed.p50)} tokens per second",
         now=now,
     )
+
+
+_LAST_SEEN: Sequence[tuple[str, str, Callable[[LastSeen], float | None]]] = (
+    ("memory", "GiB available", lambda one: None if one.available_bytes is None else one.available_bytes / 2**30),
+    ("heat", "°C", lambda one: one.temperature_c),
+    ("power", "W", lambda one: one.power_w),
+    ("clock", "MHz", lambda one: one.clock_mhz),
+)
+"""CSS class, unit and value of each small plot of a host's last minutes."""
+
+
+def last_seen_plots(points: Sequence[LastSeen]) -> Html | None:
+    """The last minutes of a host that is gone: one small plot a measure, with its first, highest and last value."""
+    drawn = [plot for name, unit, of in _LAST_SEEN if (plot := _small_plot(name, unit, points, of)) is not None]
+    return tag("div", *drawn, class_="last-seen") if drawn else None
+
+
+def _small_plot(
+    name: str, unit: str, points: Sequence[LastSeen], of: Callable[[LastSeen], float | None]
+) -> Html | None:
+    known = [(one.at, value) for one in points if (value := of(one)) is not None]
+    if len(known) < 2:
+        return None
+    began, lasted = known[0][0], max(1.0, known[-1][0] - known[0][0])
+    values = [value for _, value in known]
+    top = nice_top(max(values)) if max(values) > 0 else 1.0
+    path = "M" + "L".join(f"{(at - began) / lasted * WIDTH:.0f} {_height(value, top):.1f}" for at, value in known)
+    words = f"{values[0]:.4g} → {values[-1]:.4g} {unit} (at most {max(values):.4g}) in {lasted / 60:.0f} min"
+    drawing = tag(
+        "svg",
+        tag("path", d=raw(path), class_=name),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=words,
+    )
+    return tag("figure", drawing, tag("figcaption", words), class_="small")
