@@ -20,7 +20,8 @@ from watchdog.cli import main
 from watchdog.errors import StateLockedError, StoreError
 from watchdog.model import Notification, NotificationKind, Severity, Silence, Text, Verdict
 from watchdog.store import Commit, Queued, Reader, Requests, Store
-from watchdog.store.files import MIGRATIONS, start_error
+from watchdog.store.files import start_error
+from watchdog.store.schema import MIGRATIONS
 from watchdog.store.writer_thread import Writer
 
 NOW = 1_795_000_000.0

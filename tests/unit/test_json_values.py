@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
@@ -32,6 +33,7 @@ from watchdog.model import (
 )
 from watchdog.store import MAINTENANCE, Reader
 from watchdog.store.codec import dump, incident_from_text, incident_to_text, track_from_text, track_to_text
+from watchdog.store.schema import migrate
 
 OLD = Path(__file__).parents[1] / "fixtures" / "state" / "before_the_codec.sql"
 """A database written while each type still had a JSON codec of its own."""
@@ -41,8 +43,22 @@ OLD = Path(__file__).parents[1] / "fixtures" / "state" / "before_the_codec.sql"
 def old() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(OLD.read_text())
+    migrate(connection)
     yield connection
     connection.close()
+
+
+def test_a_command_reads_a_database_of_an_older_version_before_the_daemon_has_brought_it_up_to_date(
+    tmp_path: Path,
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as older:
+        older.executescript(OLD.read_text())
+        version = older.execute("PRAGMA user_version").fetchone()
+    with Reader.open(tmp_path) as reader:
+        (incident,) = reader.snapshot(1_795_005_000.0).open_incidents
+        assert incident.id == "6f39ywk2"
+    with closing(sqlite3.connect(tmp_path / "state.db")) as still:
+        assert still.execute("PRAGMA user_version").fetchone() == version
 
 
 def test_an_older_database_loads_with_every_field_of_its_open_incident(old: sqlite3.Connection) -> None:

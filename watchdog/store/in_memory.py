@@ -11,7 +11,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from watchdog.store.files import columns, connect_new
+from watchdog.store.files import connect_new
+from watchdog.store.schema import columns
 
 _ROW_GAP = 1_000_000
 """Rows queued in memory get numbers far behind those on disk, where a command may have queued rows meanwhile."""
