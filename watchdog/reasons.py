@@ -445,8 +445,8 @@ class HostReason(_Reason):
         severity=Severity.WARN,
     )
     FLOOD = "flood", Row(
-        runbook="Its live stream brings far more than kernel lines make: a storm of them, or something else writes "
-        "there. It rests for a minute at a time, so that no other check is late; the scans read on.",
+        runbook="It sends far more than kernel lines make: a storm of them, or something else writes there. The live "
+        "stream rests for a minute at a time, so that no other check is late; the scans read on.",
         look_at="`journalctl -k -f` there; what its login prints.",
         severity=Severity.WARN,
     )

@@ -6,16 +6,20 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from tests.support.journal_files import SECOND
 from tests.support.kernel_log_checks import Ledger, check, condition, fatal, fatals, following, found, scan, until
+from tests.support.scripted_ssh_hosts import HEADER, HELLO, ssh_host
 from tests.support.sshd import RealHost, real_host
 from watchdog.checks.kernel_stream import Allowance
 from watchdog.config import HostSettings
 from watchdog.model import Verdict
+from watchdog.ssh import session
 
 FLOODS = {
     "newlines": "tr '\\0' '\\n' </dev/zero",
@@ -97,6 +101,40 @@ async def test_a_flood_over_a_real_sshd_delays_nobody_rests_and_is_told(
     assert (stream.verdict, stream.reason) == (Verdict.FAIL, "flood")
     assert "rests for 60 s" in stream.summary
     assert cost_s < 1.0, "the stream rests"
+
+
+async def test_an_answer_in_small_pieces_is_taken_in_small_steps_and_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: 256 KiB of packets of 100 bytes in one step, and a page for a server that was well."""
+    monkeypatch.setattr(session, "ANSWER_CPU_S", 0.3)
+    steps: list[int] = []
+    note = session.Session._note
+
+    def noted(self: session.Session, count: int, cpu_s: float) -> None:
+        steps.append(count)
+        note(self, count, cpu_s)
+
+    monkeypatch.setattr(session.Session, "_note", noted)
+
+    async def drip(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        if "hello" in (process.command or ""):
+            process.stdout.write(HELLO)
+            process.exit(0)
+            return
+        process.stdout.write(HEADER)
+        with suppress(BrokenPipeError, ConnectionError):
+            while True:
+                for _ in range(100):
+                    process.stdout.write(b"x" * 100)
+                await process.stdout.drain()
+                await asyncio.sleep(0)
+
+    async with ssh_host(tmp_path, drip) as lab:
+        result = await scan(check(lab))
+    assert condition(result).reason == "flood"
+    assert "small pieces" in condition(result).summary
+    assert max(steps) <= session.STEP_BYTES
 
 
 def test_a_stream_that_only_prints_much_for_a_moment_is_no_flood() -> None:

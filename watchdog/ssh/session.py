@@ -35,6 +35,12 @@ STDERR_LIMIT_BYTES = 4096
 CHUNK_BYTES = 16384
 WINDOW_BYTES = 256 << 10
 """So much may be on its way at once, is held, and is taken in one step: others have their turn after it."""
+STEP_BYTES = 4096
+"""So much is taken from the network in one step. SSH packets of a hundred bytes cost 0.1 ms each: 256 KiB of them, as
+asyncio reads by itself, would hold up everybody for a third of a second.
+"""
+ANSWER_CPU_S = 5.0
+"""A whole page of a log takes a quarter of a second; what takes so much more is no answer."""
 CLOSE_S = 2.0
 LAST_SESSION_S = 0.3
 REQUEST_CHARACTERS = 400
@@ -74,6 +80,8 @@ class Session:
         self._timer = timer
         self._served = False
         self._spend: Spend | None = None
+        self._spent_s = 0.0
+        self._watch_cost()
 
     @property
     def user(self) -> str:
@@ -82,18 +90,36 @@ class Session:
 
     def proceed(self) -> None:
         """Restart the deadline: a whole page has come, so the host is alive and there is progress."""
+        self._spent_s = 0.0
         self._timer.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
     def count(self, spend: Spend) -> None:
         """From now on tell `spend` of everything that comes over the connection, also what SSH itself swallows."""
-        received, self._spend = self._connection.data_received, spend
+        self._spend = spend
+
+    def _watch_cost(self) -> None:
+        """Take what comes in small steps, and note what it costs: asyncssh has no hook for either."""
+        received, transport = self._connection.data_received, self._connection._transport
 
         def counted(data: bytes, datatype: int | None = None) -> None:
             began = time.thread_time()
             received(data, datatype)
-            spend(len(data), time.thread_time() - began)
+            self._note(len(data), time.thread_time() - began)
 
-        self._connection.data_received = counted  # type: ignore[method-assign]  # asyncssh has no hook for it
+        self._connection.data_received = counted  # type: ignore[method-assign]
+        if hasattr(transport, "max_size"):  # not the way through a jump host, whose own is limited
+            setattr(transport, "max_size", STEP_BYTES)  # noqa: B010 - mypy does not know it
+
+    def _note(self, count: int, cpu_s: float) -> None:
+        self._spent_s += cpu_s
+        if self._spend is not None:
+            self._spend(count, cpu_s)
+        elif self._is_too_dear:
+            self._connection.abort()
+
+    @property
+    def _is_too_dear(self) -> bool:
+        return self._spend is None and self._spent_s > ANSWER_CPU_S
 
     def without_deadline(self) -> None:
         """From now on only the keepalive ends this session: for a live stream.
@@ -122,7 +148,11 @@ class Session:
         try:
             answer = await self._run(request, take, limit_bytes, live=live)
         except (OSError, asyncssh.Error) as error:
+            if self._is_too_dear:
+                raise _too_dear_error(self._host) from None
             raise error_from_exception(self._host, error, self._progress) from None
+        if self._is_too_dear:
+            raise _too_dear_error(self._host)
         self._progress.running, self._served = "", True
         return answer
 
@@ -182,8 +212,15 @@ class Session:
                 )
             began = time.thread_time()
             take(chunk)
-            if self._spend is not None:
-                self._spend(0, time.thread_time() - began)
+            self._note(0, time.thread_time() - began)
+
+
+def _too_dear_error(host: HostSettings) -> HostError:
+    return HostError(
+        HostReason.FLOOD,
+        f"{endpoint(host)} sends an answer in so many small pieces that taking it took {ANSWER_CPU_S:.0f} s of our CPU",
+        "This does not come from the reader. Log in by hand and see what the login prints.",
+    )
 
 
 async def _beat(stdin: asyncssh.SSHWriter[bytes]) -> None:
