@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.time_to_page import times_to_page
 from tests.support.alerting_path import observed
 from watchdog.config import ProbeSettings
 from watchdog.engines.metrics import EngineSample
 from watchdog.engines.movement import Look, Suspicion, Watch
 from watchdog.model import Observation, Phase, Thresholds, TrackState, Verdict
 from watchdog.policy import DOWN_S, PATIENCE, NextProbe, PatienceReason, next_probe, strikes_by_evidence
+from watchdog.policy.plan import page_within_s
 from watchdog.reasons import ServerReason
 from watchdog.tracker import step
 
@@ -200,3 +202,21 @@ def test_a_prompt_that_is_read_an_idle_engine_and_a_first_look_are_not() -> None
 def test_an_error_of_the_metrics_page_is_suspected() -> None:
     assert suspicions(OPEN, Look(is_open=True, status=503)) == [None, Suspicion.FAILING]
     assert suspicions(OPEN, Look(is_open=True, status=404)) == [None, None]
+
+
+# What `validate` promises.
+
+
+@pytest.mark.parametrize(
+    ("kind", "promised"), [("engine error", "engine_error"), ("crash", "crash"), ("hang", "hang_proven")]
+)
+@pytest.mark.parametrize(
+    "settings",
+    [SHIPPED, replace(SHIPPED, confirm_s=0, watch_s=0), replace(SHIPPED, watch_s=0), replace(SHIPPED, confirm_s=40)],
+)
+def test_no_simulated_page_comes_later_than_promised_nor_much_sooner(
+    kind: str, promised: str, settings: ProbeSettings
+) -> None:
+    latest = max(times_to_page(kind, settings, 100, seed=1))
+    limit_s = page_within_s(settings)[promised]
+    assert 0.75 * limit_s <= latest <= limit_s + 1

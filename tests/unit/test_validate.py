@@ -42,6 +42,12 @@ def test_a_good_file_shows_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtur
         "vitals/worker 10m 30s 3 failures in a row 2 passes in a row phone, mail, prometheus mail, prometheus",
     ]
     assert "mail gets what phone did not accept after 3 tries." in lines
+    (latest,) = [line for line in lines if "pages at the latest" in line]
+    assert latest.endswith(
+        " after: the engine's own error 30s, a crash 1m50s, a hang with one more sign 1m40s, a hang without 7m, "
+        "a model that loads 17m."
+    )
+    assert latest.startswith("deepseek")
     assert shown.err == ""
     assert not any(secret in shown.out for secret in SECRETS)
 
@@ -59,6 +65,7 @@ def test_the_plan_as_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFi
         "timeout_s": 60.0,
         "failures": 3,
         "successes": 2,
+        "page_within_s": {"engine_error": 30, "crash": 110, "hang_proven": 100, "hang": 420, "loading": 1020},
         "heard_by": {"page": ["phone", "mail"], "warn": ["mail"], "info": []},
     }
     assert shown["receivers"][0] == {

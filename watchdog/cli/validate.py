@@ -92,6 +92,7 @@ def plan_json(loaded: Loaded) -> dict[str, Any]:
             "timeout_s": check.timeout_s,
             "failures": check.failures,
             "successes": check.successes,
+            "page_within_s": _page_within_s(check.key, config),
             "heard_by": {severity.value: list(check.hear(severity)) for severity in reversed(Severity)},
         }
         for check in plan(config)
@@ -167,8 +168,9 @@ def plan_text(config: Config) -> str:
 
 
 def _sooner(config: Config) -> list[str]:
-    """How soon a failure is confirmed, for each way in which the servers are set up."""
+    """How soon a failure is confirmed and when it pages, for each way in which the servers are set up."""
     from watchdog.loading.scalars import written_duration
+    from watchdog.policy.plan import page_within_s
 
     lines = []
     for probe in dict.fromkeys(server.probe for server in config.servers if server.probe.is_sooner):
@@ -178,7 +180,30 @@ def _sooner(config: Config) -> list[str]:
             f"{written_duration(probe.confirm_s)}; a refused port pages after {written_duration(probe.down_for_s)}, a "
             f"model that loads after {written_duration(probe.loading_for_s)}."
         )
+    for probe in dict.fromkeys(server.probe for server in config.servers):
+        names = ", ".join(server.name for server in config.servers if server.probe == probe)
+        times = ", ".join(f"{PAGED[what]} {written_duration(round(s))}" for what, s in page_within_s(probe).items())
+        lines.append(f"{names} pages at the latest after: {times}.")
     return lines
+
+
+PAGED = {
+    "engine_error": "the engine's own error",
+    "crash": "a crash",
+    "hang_proven": "a hang with one more sign",
+    "hang": "a hang without",
+    "loading": "a model that loads",
+}
+"""What is wrong with a server, as `page_within_s` tells it apart, in words."""
+
+
+def _page_within_s(key: str, config: Config) -> dict[str, float] | None:
+    """When a page about a server comes at the latest, by what is wrong; None for what is no server's check."""
+    from watchdog.kinds import GENERATION
+    from watchdog.policy.plan import page_within_s
+
+    probe = next((server.probe for server in config.servers if GENERATION.key(server.name) == key), None)
+    return None if probe is None else page_within_s(probe)
 
 
 def _seat(seat: SeatSettings) -> str:

@@ -151,6 +151,30 @@ def _patience_of(
     return PatienceReason.UNPROVEN if unproven else PatienceReason.REGULAR
 
 
+def page_within_s(settings: ProbeSettings) -> dict[str, float]:
+    """How long after a fault its page comes at the latest, in seconds, by what is wrong with the server.
+
+    `hang_proven`: requests run and one more sign says so; `hang`: nothing but counters does, or there are none.
+    `loading` counts from when the server says first that it loads.
+    """
+    more = settings.failures - 1
+    regular_s = settings.interval_s * settings.failures
+    slow_s = regular_s + settings.timeout_s
+    if not settings.is_sooner:
+        return {"engine_error": regular_s, "crash": regular_s, "hang_proven": slow_s, "hang": slow_s}
+    seen_s = min(settings.interval_s, settings.watch_s) if settings.is_watched else settings.interval_s
+    proven_s = min(PROVEN_TIMEOUT_S, settings.timeout_s)
+    # Counters stand still from one look to the next; without looks the first probe takes its whole time.
+    first_s = seen_s + min(FIRST_TIMEOUT_S, settings.timeout_s) if settings.is_watched else settings.timeout_s
+    return {
+        "engine_error": min(seen_s + more * min(settings.confirm_s, OWN_WORDS_CONFIRM_S), regular_s),
+        "crash": min(seen_s + max(more * settings.confirm_s, settings.down_for_s if more else 0.0), regular_s),
+        "hang_proven": min(seen_s + first_s + more * (settings.confirm_s + proven_s), slow_s),
+        "hang": slow_s,
+        "loading": settings.loading_for_s + settings.interval_s,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One row of the plan: keys that are `prefix` or start with `prefix/` have these thresholds and receivers."""
