@@ -123,10 +123,11 @@ async def _swaps(places: list[_Place], daemon: DaemonProcess) -> None:
         await asyncio.gather(*(place.swap(load_s) for place, load_s in zip(places, loads, strict=True)))
         for place, name in zip(places, expected, strict=True):
             await until(
-                lambda name=name, wanted=number // 2 + 1: daemon.count(f"seat/{name}/swapped") >= wanted,  # type: ignore[misc]
+                lambda name=name, wanted=number // 2 + 1: daemon.passes(name) >= wanted,  # type: ignore[misc]
                 timeout_s=90.0,
                 what=f"{name} took {place.name}",
             )
+            assert daemon.saw("observation", check=f"seat/{name}/swapped")
         print(f"round {number + 1}: {len(places)} swaps, pages so far: {_paged(daemon)}")
 
 

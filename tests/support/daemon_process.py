@@ -58,9 +58,10 @@ class DaemonProcess:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [json.loads(line) for line in lines if line.startswith("{")]
 
-    def count(self, check: str) -> int:
-        """How many observations of `check` its log has."""
-        return sum(line.get("event") == "observation" and line.get("check") == check for line in self.events())
+    def passes(self, server: str) -> int:
+        """How often `server` began to give text; its log has what changes."""
+        wanted = ("observation", f"generation/{server}", "pass")
+        return sum((line.get("event"), line.get("check"), line.get("verdict")) == wanted for line in self.events())
 
     def saw(self, event: str, **fields: object) -> bool:
         """Whether the log has such an event."""

@@ -141,3 +141,16 @@ def test_a_verdict_without_a_reason_is_its_own(verdict: str, reason: str) -> Non
     line = json.dumps({"at": "03:02:00", "check": "generation/deepseek", "verdict": verdict})
     (seen,) = read_recording([line]).observations
     assert seen.reason == reason
+
+
+def test_explain_says_when_a_failing_server_would_be_probed_again_and_why() -> None:
+    told = played(
+        '{"at": "03:00:00", "check": "generation/deepseek", "verdict": "pass"}\n'
+        '{"at": "03:02:00", "check": "generation/deepseek", "verdict": "fail", "reason": "engine_dead"}\n'
+        '{"at": "03:04:12", "check": "generation/deepseek", "verdict": "fail", "reason": "no_token"}\n',
+        "--explain",
+    ).splitlines()
+    assert told[0] == (
+        "03:02:00  deepseek: engine_dead; next probe after 10s, at most 15s: confirming the server's own words"
+    )
+    assert told[1] == "03:04:12  deepseek: no_token; next probe at its regular time: nothing proves that it is dead"

@@ -13,6 +13,7 @@ from watchdog.text import quantity
 
 if TYPE_CHECKING:
     from watchdog.ingest.replay import Played, Recording, Replay
+    from watchdog.model import Observation
     from watchdog.policy import AlertPlan
 
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--failures", type=click.IntRange(1, 100), help="Alert after this many failures instead.")
 @click.option("--successes", type=click.IntRange(1, 100), help="Resolve after this many passes instead.")
 @click.option("--then", "then_", default="0s", metavar="DURATION", help="Let this much time pass after the last line.")
+@click.option("--explain", is_flag=True, help="Show when a failing server would be probed again, and why.")
 @click.option("--full", is_flag=True, help="Show whole messages, not just their titles.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object per message: at, receiver, kind, incident, title, body."
@@ -31,6 +33,7 @@ def command(
     failures: int | None,
     successes: int | None,
     then_: str,
+    explain: bool,
     full: bool,
     as_json: bool,
     file: IO[str],
@@ -61,6 +64,8 @@ def command(
     replay = Replay(_plan(recording, config_file, failures, successes), has_dates=recording.has_dates)
     for observation in recording.observations:
         _print_messages(replay.play(observation), full=full, as_json=as_json)
+        if explain and not as_json and (words := _patience(replay, observation)):
+            click.echo(words)
     _print_messages(replay.pass_time(then_s), full=full, as_json=as_json)
     if not as_json:
         click.echo(_closing_words(replay, len(recording.observations)))
@@ -76,6 +81,20 @@ def _plan(recording: Recording, config_file: str | None, failures: int | None, s
     from watchdog.loading import load
 
     return with_thresholds(AlertPlan.from_config(load(config_file).config), failures, successes)
+
+
+def _patience(replay: Replay, seen: Observation) -> str:
+    """`03:14:08  deepseek: refused; next probe after 15 s: confirming`; "" for what waits for no other probe."""
+    from watchdog.loading.scalars import written_duration
+    from watchdog.policy import PATIENCE
+
+    coming = replay.next_probe(seen)
+    if coming is None:
+        return ""
+    wait = "at its regular time" if coming.wait_s is None else f"after {written_duration(max(0.0, coming.wait_s))}"
+    limit = "" if coming.timeout_s is None else f", at most {written_duration(coming.timeout_s)}"
+    server = seen.key.partition("/")[2]
+    return f"{replay.when(seen.at)}  {server}: {seen.reason}; next probe {wait}{limit}: {PATIENCE[coming.why].words}"
 
 
 def _print_messages(messages: tuple[Played, ...], *, full: bool, as_json: bool) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import sys
 import time
 import uuid
@@ -148,6 +150,7 @@ class Machine:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
         assert running.stdin is not None and running.stdout is not None and running.stderr is not None  # noqa: S101, PT018
         feeding = asyncio.create_task(_feed(process.stdin, running.stdin))
@@ -157,9 +160,25 @@ class Machine:
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
-            if running.returncode is None:
-                running.kill()
+            await _ended(running)
+
+
+async def _ended(running: asyncio.subprocess.Process) -> None:
+    """Wait until the reader and what it started are gone: by themselves, as their standard input has ended."""
+    if running.stdin is not None:
+        running.stdin.close()
+    try:
+        async with asyncio.timeout(2):
             await running.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        await running.wait()
+    for reader in (running.stdout, running.stderr):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while reader is not None and await reader.read(65536):
+                    pass
 
 
 async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter) -> None:

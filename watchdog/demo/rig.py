@@ -174,6 +174,7 @@ class Phone:
 
 
 SERVER = "deepseek"
+SPARE = "hikari"
 HOSTS = ("head", "worker")
 
 
@@ -183,6 +184,7 @@ class Rig:
     def __init__(self, directory: Path, on_alert: Callable[[Alert], None]) -> None:
         self.directory = directory
         self.chat = ChatServer()
+        self.spare = ChatServer()
         self.machines = {name: Machine(name, _made(directory / name)) for name in HOSTS}
         self.phone = Phone(on_alert)
 
@@ -193,6 +195,7 @@ class Rig:
         identity.touch(mode=0o600)
         identity.write_bytes(client.export_private_key())
         await self.chat.start()
+        await self.spare.start()
         await self.phone.start()
         public = host.export_public_key().decode().strip()
         known = []
@@ -203,18 +206,23 @@ class Rig:
 
     async def stop(self) -> None:
         await self.chat.stop()
+        await self.spare.stop()
         await self.phone.stop()
         for machine in self.machines.values():
             await machine.stop()
 
-    def write_config(self, *, probe: str = "", kernel_log: str = "") -> Path:
-        """Write the configuration; `probe` and `kernel_log` are YAML flow mappings that shorten the intervals."""
+    def write_config(self, *, probe: str = "", kernel_log: str = "", spare: str = "") -> Path:
+        """Write the configuration; `probe` and `kernel_log` are YAML flow mappings that shorten the intervals.
+
+        With `spare`, such a mapping too, a second server is watched.
+        """
         lines = [
             "servers:",
             f"  - name: {SERVER}",
             f"    base_url: {self.chat.base_url}",
             f"    hosts: [{', '.join(HOSTS)}]",
             *([f"    probe: {probe}"] if probe else []),
+            *([f"  - {{name: {SPARE}, base_url: '{self.spare.base_url}', probe: {spare}}}"] if spare else []),
             "hosts:",
         ]
         for machine in self.machines.values():

@@ -12,13 +12,15 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import aiohttp
 
 from watchdog.demo.hosts import FATAL_AER
-from watchdog.demo.rig import SERVER, Alert, Mode, Rig
+from watchdog.demo.rig import SERVER, SPARE, Alert, Mode, Rig
 
 PROBE = "{interval: 3s, timeout: 2s}"
+SPARE_PROBE = "{interval: 60s, timeout: 5s, confirm: 1s, watch: 1s, down_for: 6s}"
 KERNEL_LOG = "{interval: 20s, timeout: 10s}"
 STEP_LIMIT_S = 40.0
 GENERATION = f"generation/{SERVER}"
@@ -48,7 +50,7 @@ class Story:
     async def tell(self) -> None:
         """Tell it all; raises StoryError when a step does not happen."""
         await self._rig.start()
-        config = self._rig.write_config(probe=PROBE, kernel_log=KERNEL_LOG)
+        config = self._rig.write_config(probe=PROBE, kernel_log=KERNEL_LOG, spare=SPARE_PROBE)
         log = (self._directory / "daemon.log").open("wb")
         self._daemon = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "watchdog", "run", "--config", str(config)),
@@ -61,6 +63,7 @@ class Story:
             await self._freeze()
             await self._kernel_speaks()
             await self._recover()
+            await self._crash()
         except StoryError as error:
             log.flush()
             tail = (self._directory / "daemon.log").read_text(errors="replace").splitlines()[-20:]
@@ -105,6 +108,18 @@ class Story:
             "4. Someone restarts the server by hand (the watchdog never acts). Two good probes close the incident."
         )
         await self._alert("RESOLVED", SERVER)
+
+    async def _crash(self) -> None:
+        self._say(
+            "5. Another server, probed every minute only, ends. A look at its port notices, and the refused port is "
+            "confirmed at once:\n     a page after 6 s (100 s at shipped settings, where a restart would be over)."
+        )
+        await self._rig.spare.stop()
+        seen = await self._check(lambda check: check["fails"], f"generation/{SPARE}")
+        coming = cast("dict[str, object] | None", seen["next_probe"])
+        soon = f"; next probe: {coming['words']}" if coming else ""
+        self._say(f"     pending {seen['fails']}/{seen['failures']}: {seen['summary']}{soon}")
+        await self._alert("FIRING", SPARE)
         self._say(
             "That was all of it: one page per trouble, one resolve, nothing lost. Next: `inference-watchdog validate`."
         )

@@ -161,7 +161,7 @@ pulse() { # A line of its own: it may come in the middle of another one, which g
         while read -r key value _; do [ "$key" != MemAvailable: ] || { available=$value; break; }; done </proc/meminfo
         { read -r _ some _ && read -r _ full _; } 2>/dev/null </proc/pressure/memory
         printf '\nvitals memory=%s %s %s\n' "$available" "$some" "$full"
-        sleep 5
+        sleep 5 >/dev/null 2>&1 # it may outlive the stream, and must not hold it open
     done
 }
 

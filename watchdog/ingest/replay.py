@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from watchdog.config import ReceiverSettings, Secret
+from watchdog.config import ProbeSettings, ReceiverSettings, Secret
 from watchdog.errors import WatchdogError
 from watchdog.ingest.incidents import Incidents
 from watchdog.ingest.unit_of_work import UnitOfWork
@@ -28,7 +28,7 @@ from watchdog.model import (
     Verdict,
     split_statement,
 )
-from watchdog.policy import AlertPlan, Target
+from watchdog.policy import AlertPlan, NextProbe, Target
 
 # A recording: observations as JSON lines, read for `replay`.
 
@@ -234,6 +234,14 @@ class Replay:
         for _, error in work.untaken:
             raise error
         return (*passed, *self._played(work, self._now))
+
+    def next_probe(self, seen: Observation) -> NextProbe | None:
+        """When the server of the failure `seen` would be probed again, and why; None for what is no such failure."""
+        server = GENERATION.target_of(seen.key)
+        if not server or self._now is None:
+            return None
+        settings = self._plan.probes.get(server, ProbeSettings())
+        return self._incidents.next_probe(server, settings, self._now + seen.duration_s)
 
     def pass_time(self, seconds: float) -> tuple[Played, ...]:
         if self._now is None or seconds <= 0:
