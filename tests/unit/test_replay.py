@@ -154,3 +154,15 @@ def test_explain_says_when_a_failing_server_would_be_probed_again_and_why() -> N
         "03:02:00  deepseek: engine_dead; next probe after 10s, at most 15s: confirming the server's own words"
     )
     assert told[1] == "03:04:12  deepseek: no_token; next probe at its regular time: nothing proves that it is dead"
+
+
+def test_what_a_recorded_probe_measured_decides_its_patience_as_it_did_then() -> None:
+    """A refused port that had lasted for 30 s might have been a restart: the daemon waited, and so does the replay."""
+    lines = [
+        f'{{"at": "03:00:{second:02}", "check": "generation/a", "verdict": "fail", "reason": "refused", '
+        f'"measurements": {{"down_s": {second}}}}}'
+        for second in (0, 15, 30)
+    ]
+    shown = played("\n".join(lines), "--explain")
+    assert "a restart would be over by then" in shown
+    assert "FIRING" not in shown

@@ -102,6 +102,7 @@ def _observation(raw: Any, before: float) -> Observation:
         nature=nature,
         evidence=tuple(_evidence(one) for one in raw.get("evidence") or ()),
         labels=labels,
+        measurements=_measurements(raw.get("measurements") or {}),
         count=max(1, round(_number(raw, "count", 1.0))),
         advice=_text(raw, "advice", ""),
         subject=subject,
@@ -120,6 +121,12 @@ def _number(raw: dict[str, Any], name: str, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"`{name}` must be a number")
     return float(value)
+
+
+def _measurements(raw: Any) -> dict[str, float]:
+    if not isinstance(raw, dict):
+        raise TypeError("`measurements` must be an object of numbers")
+    return {str(name): _number(raw, name, 0.0) for name in raw}
 
 
 def _word(raw: dict[str, Any], name: str, kind: type[W]) -> W:
@@ -198,6 +205,7 @@ def default_plan(recording: Recording) -> AlertPlan:
     return AlertPlan(
         targets=tuple(Target(prefix, Thresholds(), ("you",)) for prefix in prefixes),
         receivers=(ReceiverSettings(name="you", url=Secret("")),),
+        probes={GENERATION.target_of(prefix): ProbeSettings() for prefix in prefixes if GENERATION.has(prefix)},
     )
 
 
