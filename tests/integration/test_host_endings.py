@@ -87,7 +87,7 @@ async def test_what_is_said_of_a_machine_that_no_longer_answers(
         known = await _evidence(station, before)
         await station.pass_time(30, step_s=30)
         await _away(station, SILENT if state == "silent" else GONE, api, known)
-        told = [(title, body) for title, body in _told(station) if title.startswith("FIRING")]
+        told = [(title, body) for title, body in _told(station) if "FIRING" in title]
         assert told, "it is told"
         assert any(expected in body for _, body in told), told
         paged = [
@@ -144,7 +144,7 @@ async def test_each_kind_of_end_gives_the_right_first_alert_and_the_right_end(
         known = await _evidence(station, before)
         await station.pass_time(30, step_s=30)
         await _away(station, GONE, "down", known)
-        assert any(first in body for title, body in _told(station) if title.startswith("FIRING")), story
+        assert any(first in body for title, body in _told(station) if "FIRING" in title), story
         await station.look(_ended(station, clean=clean), scanned("worker"))
         (restarted,) = [one for one in station.ingest.open_incidents if one.reason == "host.rebooted"]
         assert restarted.severity is restart_is
@@ -164,5 +164,6 @@ async def test_each_kind_of_end_gives_the_right_first_alert_and_the_right_end(
             await station.ok()
             await station.pass_time(120)
         ended = [text.title for _, text in mail.accepted if text.title.startswith("RESOLVED")]
-        assert any("worker" in title for title in ended)
+        by_line = before in {"fatal", "stuck"}  # told under the kernel line, which ends as quiet
+        assert any("worker" in title for title in ended) is not by_line
         assert any("deepseek" in title for title in ended)

@@ -14,8 +14,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.journal_files import MISSED_ID, SECOND, Journal
-from tests.support.kernel_log_checks import Ledger, check, condition, fatal, fatals, following, found, scan, until
+from tests.support.kernel_log_checks import (
+    Ledger,
+    check,
+    condition,
+    fatal,
+    fatals,
+    following,
+    found,
+    matcher,
+    scan,
+    until,
+)
 from tests.support.sshd import RealHost, real_host
+from watchdog.checks import kernel_stream
+from watchdog.checks.kernel_log import KernelLogCheck
+from watchdog.clock import SystemClock
 from watchdog.errors import StoreError
 from watchdog.model import CheckResult, Observation, Verdict
 from watchdog.ssh import session
@@ -92,6 +106,29 @@ async def test_a_line_is_committed_at_once_and_the_scan_does_not_repeat_it(host:
     assert condition(result).reason == "ok"
     assert stream_condition(result).verdict is Verdict.PASS
     assert found(result) == {}
+
+
+async def test_a_good_stream_that_ends_has_the_host_and_its_servers_looked_at_at_once(
+    host: RealHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_stream, "GOOD_AFTER_S", 0.5)
+    watch = KernelLogCheck(host.settings(), matcher(), SystemClock(), wakes=("generation/deepseek",))
+    asked: list[tuple[str, ...]] = []
+
+    async def commit(result: CheckResult) -> None:
+        asked.append(result.run_now)
+
+    following = asyncio.create_task(watch.follow(commit, None))
+    try:
+        await until(lambda: streams(host))
+        await asyncio.sleep(1)
+        assert asked == []
+        signal_sessions(host, signal.SIGKILL)
+        await until(lambda: asked)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert asked[0] == ("kernel_log/lab", "generation/deepseek")
 
 
 async def test_lines_of_one_record_are_told_together(host: RealHost) -> None:

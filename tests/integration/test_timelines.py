@@ -156,7 +156,7 @@ async def test_an_occurrence_that_gets_worse_is_raised_in_the_same_incident(tmp_
         assert station.sinks["mail"].kinds == ["NEW"]
         assert station.sinks["phone"].kinds == []
         await station.look(line_seen(severity=Severity.PAGE))
-        assert station.sinks["mail"].kinds == ["NEW", "NEW"]
+        assert station.sinks["mail"].kinds == ["NEW", "STILL FIRING"]
         assert station.sinks["phone"].kinds == ["NEW"]
         assert "page (was warn)" in station.sinks["phone"].accepted[0][1].body
         ids = {delivery.incident_id for sink in station.sinks.values() for delivery, _text in sink.accepted}

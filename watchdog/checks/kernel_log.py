@@ -10,7 +10,7 @@ from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings
 from watchdog.journal.frame import Hello
 from watchdog.kernlog.matcher import Matcher
-from watchdog.kinds import KERNEL_LOG
+from watchdog.kinds import GENERATION, KERNEL_LOG
 from watchdog.model import CheckResult, Json, Observation
 from watchdog.reasons import HostReason
 from watchdog.rulebook import load_rules
@@ -28,14 +28,31 @@ def build(config: Config, clock: Clock, chat: object) -> list[KernelLogCheck]:  
     """One check for each host of `config`, all on one matcher."""
     by_name = {host.name: host for host in config.hosts}
     matcher = Matcher(load_rules(config.rules))
-    return [KernelLogCheck(host, matcher, clock, jump=by_name.get(host.jump or "")) for host in config.hosts]
+    checks = []
+    for host in config.hosts:
+        watched = (one for one in config.servers if host.name in one.hosts and one.probe.is_watched)
+        wakes = tuple(GENERATION.key(one.name) for one in watched)
+        checks.append(KernelLogCheck(host, matcher, clock, jump=by_name.get(host.jump or ""), wakes=wakes))
+    return checks
 
 
 class KernelLogCheck:
     """Scans one host, and follows it live beside that. One object per host, kept for as long as it is configured."""
 
-    def __init__(self, host: HostSettings, matcher: Matcher, clock: Clock, *, jump: HostSettings | None = None) -> None:
-        """`jump` is the configured host that `host.jump` names, None if it is an address."""
+    def __init__(
+        self,
+        host: HostSettings,
+        matcher: Matcher,
+        clock: Clock,
+        *,
+        jump: HostSettings | None = None,
+        wakes: tuple[str, ...] = (),
+    ) -> None:
+        """`jump` is the configured host that `host.jump` names, None if it is an address.
+
+        `wakes` are the checks that run at once when a live stream that was good has ended: the servers on the host.
+        """
+        self._wakes = wakes
         self._host = host
         self._clock = clock
         self._jump = jump
@@ -158,7 +175,7 @@ class KernelLogCheck:
         self._log.recall(memory)
         self._log.stream.wanted = True
         try:
-            await follow(self._host, self._jump, self._log, self._clock, commit)
+            await follow(self._host, self._jump, self._log, self._clock, commit, (self.key, *self._wakes))
         finally:
             self._log.stream.wanted = self._log.stream.open = False
 

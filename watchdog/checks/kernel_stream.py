@@ -40,8 +40,19 @@ LONGEST_CUT = 1 << 20
 logger = structlog.get_logger("follow")
 
 
-async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, clock: Clock, commit: Commit) -> None:
-    """Stream for ever, reconnecting with growing waits. Ends by cancellation or by an exception of `commit`."""
+async def follow(
+    host: HostSettings,
+    jump: HostSettings | None,
+    log: HostLog,
+    clock: Clock,
+    commit: Commit,
+    wakes: tuple[str, ...] = (),
+) -> None:
+    """Stream for ever, reconnecting with growing waits. Ends by cancellation or by an exception of `commit`.
+
+    When a stream that was good ends, `wakes` run at once: a machine may have locked up, and its last lines wait for a
+    second sign.
+    """
     wait_s = FIRST_WAIT_S
     while True:
         started = clock.monotonic()
@@ -58,6 +69,8 @@ async def follow(host: HostSettings, jump: HostSettings | None, log: HostLog, cl
             log.stream.flood, wait_s = trouble, FLOOD_REST_S
         elif clock.monotonic() - started >= GOOD_AFTER_S:
             wait_s = FIRST_WAIT_S
+            if wakes:
+                await commit(CheckResult((), run_now=wakes))
         logger.info("stream_ended", host=host.name, reason=trouble.reason.value, again_in_s=round(wait_s, 1))
         await clock.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - spreads reconnects, protects nothing
         wait_s = min(LONGEST_WAIT_S, 2 * wait_s)

@@ -10,6 +10,7 @@ from watchdog.kinds import BLIND, FOLLOW, GENERATION, KERNEL_LOG, OF_SERVERS, OR
 from watchdog.message.redaction import Redactor
 from watchdog.model import (
     Cause,
+    Diagnosis,
     Evidence,
     Incident,
     IncidentStatus,
@@ -129,6 +130,16 @@ class DiagnosisContext:
             detail=f"{seen.detail}; before that: {what}",
             evidence=tuple(dict.fromkeys((*before, *silence, *seen.evidence))),
         )
+
+    def diagnosis_at_once(
+        self, keys: Iterable[str], plan: AlertPlan, others: Iterable[Incident], now: float
+    ) -> Diagnosis | None:
+        """What lies behind the first of the conditions `keys` that fails now, before it has an incident of its own."""
+        failing = (seen for key in keys if (seen := self.newest.get(key)) is not None and seen.verdict is Verdict.FAIL)
+        seen = next(failing, None)
+        if seen is None:
+            return None
+        return diagnose(self._input(_trouble(seen, seen.at), seen, plan, others, now))
 
     def related(self, incident: Incident, plan: AlertPlan, others: Iterable[Incident]) -> tuple[str, ...]:
         """Ids of the pages that are open about the machines of `incident`, a page itself; the newest last."""

@@ -164,9 +164,24 @@ class Incidents:
             evidence=tuple(dict.fromkeys((*incident.evidence, *lines)))[-FACTS:],
         )
         incident = self._related(self._diagnosed(incident, now), work)
+        if incident.nature is Nature.OCCURRENCE:
+            keys = (one.key for one in together)
+            incident = replace(
+                incident, diagnosis=self._context.diagnosis_at_once(keys, self.plan, self.open.values(), now)
+            )
         self._keep(incident, key, work)
         transition = None if joined else moved.transition
         self._decide(incident, transition, self._circumstances(), now, work, fresh=True, joined=joined)
+
+    def _tell_lead(self, incident: Incident, now: float, work: UnitOfWork) -> None:
+        """Tell of `incident`, which just opened, under the page whose sign it was, if more is known by now."""
+        found = incident.diagnosis
+        for key, lead in list(self.open.items()):
+            is_lead = lead.id != incident.id and any(one.key == incident.key for one in lead.signs)
+            if is_lead and found is not None and (lead.diagnosis is None or lead.diagnosis.name != found.name):
+                lead = replace(lead, diagnosis=found)  # noqa: PLW2901
+                self._keep(lead, key, work)
+                self._decide(lead, None, self._circumstances(), now, work, fresh=True, joined=True)
 
     def _related(self, incident: Incident, work: UnitOfWork) -> Incident:
         """`incident` with the ids of the others of its machines, which from now on name it as well."""
@@ -312,6 +327,8 @@ class Incidents:
         if incident is not None and (failing or transition is not None):
             self._keep(incident, key, work)
             self._decide(incident, transition, self._circumstances(), now, work, fresh=failing)
+            if transition is not None and transition.kind is TransitionKind.OPENED:
+                self._tell_lead(incident, now, work)
 
     def _keep_state(self, key: str, state: TrackState, work: UnitOfWork) -> None:
         before = self.tracks.get(key)

@@ -235,7 +235,9 @@ def decide(
         reasons[receiver] = reason
         if reason in _SENDS:
             repeats = before is not None and reason in _REPEATS
-            notifications.append(Notification(incident.id, receiver, _kind(incident, repeats), incident.severity))
+            was_told = before is not None and incident.nature is Nature.OCCURRENCE  # what was raised is not new again
+            kind = _kind(incident, repeats or was_told)
+            notifications.append(Notification(incident.id, receiver, kind, incident.severity))
             counts = repeats and reason is not DecisionReason.CORROBORATED
             again = before.reminders + counts if before is not None and repeats else 0
             notified[receiver] = Notified(incident.severity, now, again, incident.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -185,14 +186,17 @@ def _depth(connection: sqlite3.Connection, receiver: str) -> int:
 def _triggered(connection: sqlite3.Connection, waiting: Waiting, receiver: str) -> int | None:
     """The newest row there was when `receiver` was told of the row's incident; None if it never was.
 
-    A reminder tells of it as a trigger does: that one may have been given up on.
+    A reminder tells of it as a trigger does: that one may have been given up on. What has been raised since is not told
+    by what was quieter.
     """
     if waiting.kind.is_trigger:
         return None
+    least = 0 if waiting.kind.is_end else waiting.severity.rank
+    loud = json.dumps([one.value for one in Severity if one.rank >= least])
     found = connection.execute(
         "SELECT max(newest_when_done) FROM outbox WHERE incident = ? AND receiver = ? AND state = 'delivered'"
-        " AND kind IN ('FIRING', 'NEW', 'STILL FIRING')",
-        (waiting.incident_id, receiver),
+        " AND kind IN ('FIRING', 'NEW', 'STILL FIRING') AND severity IN (SELECT value FROM json_each(?))",
+        (waiting.incident_id, receiver, loud),
     ).fetchone()
     return None if found is None or found[0] is None else int(found[0])
 
