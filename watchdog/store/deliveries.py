@@ -186,8 +186,8 @@ def _depth(connection: sqlite3.Connection, receiver: str) -> int:
 def _triggered(connection: sqlite3.Connection, waiting: Waiting, receiver: str) -> int | None:
     """The newest row there was when `receiver` was told of the row's incident; None if it never was.
 
-    A reminder tells of it as a trigger does: that one may have been given up on. What has been raised since is not told
-    by what was quieter.
+    A reminder tells of it as a trigger does: that one may have been given up on. A quieter one does not count:
+    the incident has been raised since.
     """
     if waiting.kind.is_trigger:
         return None
