@@ -456,7 +456,8 @@ class HostReason(_Reason):
         severity=Severity.WARN,
     )
     LOW_MEMORY = "low_memory", Row(
-        runbook="Less memory is available than `memory_available_min`.",
+        runbook="Less memory is available than `memory_available_min`, or than 4 GiB where the GPU shares it (GB10, "
+        "Jetson).",
         look_at="What grew: `ps --sort=-rss`.",
         severity=Severity.WARN, fact="host_answers",
     )

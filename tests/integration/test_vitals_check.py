@@ -194,6 +194,25 @@ async def test_less_memory_than_wanted_is_a_warning(tmp_path: Path) -> None:
     assert "less than the 30.0 GiB wanted" in low.statement
 
 
+@pytest.mark.parametrize(
+    ("name", "available_kib", "verdict"),
+    [
+        ("NVIDIA GB10", 3 << 20, Verdict.FAIL),
+        ("Orin (nvgpu)", 3 << 20, Verdict.FAIL),
+        ("NVIDIA GB10", 5 << 20, Verdict.PASS),
+        ("NVIDIA H200", 3 << 20, Verdict.PASS),
+    ],
+)
+async def test_a_gpu_that_shares_the_memory_has_a_floor_of_its_own(
+    tmp_path: Path, name: str, available_kib: int, verdict: Verdict
+) -> None:
+    data = f"MemTotal_kib=125000000\nMemAvailable_kib={available_kib}\ngpu=0, {name}, 96, 45, 61, [N/A], [N/A], 30\n"
+    answer = Answered(HEADER + data.encode() + b"gpu_rc=done\n" + END)
+    async with ssh_host(tmp_path, scripted({"vitals": answer})) as host:
+        seen, _ = await vitals(replace(host, forced_command=True))
+    assert seen.verdict is verdict
+
+
 def failed(key: str = "generation/deepseek", verdict: Verdict = Verdict.FAIL, at: float = 1.0) -> Observation:
     labels = {"server": "deepseek"}
     return Observation(key=key, verdict=verdict, reason="x", severity=Severity.PAGE, summary="x", at=at, labels=labels)

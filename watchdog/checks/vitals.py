@@ -17,7 +17,7 @@ from watchdog.model import Check, CheckResult, Evidence, Json, Observation, Seve
 from watchdog.reasons import UNANSWERED, HostReason
 from watchdog.ssh import HostError, Session, reading
 from watchdog.text import gib
-from watchdog.vitals import VitalsMemory, judge_gpus, measurements_of, merge_samples, summary
+from watchdog.vitals import UNIFIED_FLOOR, VitalsMemory, judge_gpus, measurements_of, merge_samples, summary
 
 SAMPLES = 3
 BETWEEN_S = 2.0
@@ -123,7 +123,8 @@ class VitalsCheck:
         drop = None if available is None else remembered.drop(available, now)
         numbers = measurements_of(vitals, gpus, clock_offset_s=looks[0].clock_offset_s, drop=drop)
         numbers |= self._ranks.measurements
-        seen = self._observation(summary(vitals, gpus), available, numbers, now)
+        least = self._host.vitals.memory_available_min or (UNIFIED_FLOOR if vitals.shares_memory else None)
+        seen = self._observation(summary(vitals, gpus), available, least, numbers, now)
         return CheckResult((seen,), remembered.to_json(), forgettable=True, again_in_s=self._ranks.again_in_s)
 
     async def _look(self, session: Session, looks: list[VitalsAnswer]) -> None:
@@ -138,8 +139,9 @@ class VitalsCheck:
                 return
             await self._clock.sleep(BETWEEN_S)
 
-    def _observation(self, said: str, available: float | None, numbers: Mapping[str, float], now: float) -> Observation:
-        least = self._host.vitals.memory_available_min
+    def _observation(
+        self, said: str, available: float | None, least: float | None, numbers: Mapping[str, float], now: float
+    ) -> Observation:
         low = least is not None and available is not None and available < least
         details = [f"less than the {gib(least or 0)} wanted"] if low else []
         details += [f"NCCL: {fact.text}" for fact in self._ranks.evidence]

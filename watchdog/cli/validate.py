@@ -154,6 +154,11 @@ def plan_text(config: Config) -> str:
             lines.append(f"A page at {receiver.name} can be acknowledged on the phone.")
         if receiver.escalate is not None:
             lines.append(_escalation(receiver.name, receiver.escalate))
+    if any(host.vitals.memory_available_min is None for host in config.hosts):
+        lines.append(
+            "Less than 4 GiB of available memory is a warning on machines whose GPU shares it (GB10, Jetson); "
+            "elsewhere set memory_available_min."
+        )
     lines += _sooner(config)
     lines += [_seat(seat) for seat in config.seats]
     lines += [_window(window) for window in config.maintenance]

@@ -11,9 +11,10 @@ from watchdog.vitals.gpu_load import (
     judge_gpus,
 )
 from watchdog.vitals.measurements import loads_of, measurements_of, summary
-from watchdog.vitals.reading import Gpu, GpuTool, Vitals, merge_samples, read_vitals
+from watchdog.vitals.reading import UNIFIED_FLOOR, Gpu, GpuTool, Vitals, merge_samples, read_vitals
 
 __all__ = [
+    "UNIFIED_FLOOR",
     "Bounds",
     "Gpu",
     "GpuTool",

@@ -49,6 +49,11 @@ class Gpu:
         return self.util is not None and self.util >= FULL_PERCENT
 
 
+_SHARES_MEMORY = ("GB10", "Orin", "Xavier", "Thor", "Tegra")
+UNIFIED_FLOOR = 4.0 * 2**30
+"""Bytes. Where a GPU has no memory of its own, a model that grows takes the machine's: it swaps, then stands."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
     """One answer. `host_now` is the host's wall clock (whole Unix seconds), memory in bytes.
@@ -64,6 +69,11 @@ class Vitals:
     pressure: Mapping[str, float] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     gpu_tool: GpuTool = GpuTool.UNTOLD
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its GPU and its programs live in the same memory."""
+        return any(part in gpu.name for gpu in self.gpus for part in _SHARES_MEMORY)
 
 
 def read_vitals(header: Mapping[str, str], lines: Iterable[bytes]) -> Vitals | None:
