@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from watchdog.chat.connection import connection_error
+from watchdog.chat.connection_errors import connection_error
 
 PROGRAM = "inference-watchdog"
 """What /healthz says of itself, so that a standby knows a watchdog from any other service."""

@@ -20,7 +20,7 @@ from tests.support.alerting_path import Station, configuration, observed
 from tests.support.sshd import free_port
 from tests.support.web_server import served
 from watchdog.chat import ChatClient
-from watchdog.chat.connection import connection_error
+from watchdog.chat.connection_errors import connection_error
 from watchdog.checks.generation import GenerationCheck
 from watchdog.config import HostSettings, ProbeSettings, ServerSettings, WebSettings
 from watchdog.descriptors import PAGE_CONNECTIONS, RESERVE, is_exhausted, needed, raise_limit, require_room

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.alerting_path import Station, configuration, observed, receiver
 from tests.support.diagnosis_cases import scanned
-from watchdog.checks.kernel_state import order_numbers, ordered_end, reading_condition, reboot
+from watchdog.checks.host_log import order_numbers, ordered_end, reading_condition, reboot
 from watchdog.config import HostSettings
 from watchdog.journal.boot import BootEnd, Order
 from watchdog.model import Nature, Observation, Severity, Verdict

@@ -13,7 +13,7 @@ from tests.support.alerting_path import Station, configuration, line_seen, obser
 from tests.support.in_memory_journal import InMemoryJournal
 from tests.support.kernel_log_checks import fatal, matcher
 from watchdog.checks import matcher_trial
-from watchdog.checks.kernel_state import HostLog
+from watchdog.checks.host_log import HostLog
 from watchdog.config import HostSettings, RulesSettings
 from watchdog.errors import StoreError
 from watchdog.kernlog.matcher import Finding

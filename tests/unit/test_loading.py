@@ -16,7 +16,7 @@ from tests.support.config_files import ENVIRON, accepting, lay_out
 from watchdog.config import Config, ProbeSettings, Secret, Size
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load, locate, read
-from watchdog.loading.receivers import may_hold_token
+from watchdog.loading.receiver_checks import may_hold_token
 from watchdog.loading.references import too_open
 from watchdog.loading.schema import Key, keys_of
 from watchdog.model import Severity

@@ -25,7 +25,7 @@ def test_another_process_gives_the_same_answers_and_apprise_stays_there() -> Non
     """Every time it is asked, and no process is left behind."""
     program = """
         import os, sys
-        from watchdog.loading.receivers import check_urls
+        from watchdog.loading.receiver_checks import check_urls
         print(check_urls(sys.argv[1:]))
         print(check_urls(sys.argv[1:]) == check_urls(sys.argv[1:]))
         print("apprise" in sys.modules)
@@ -81,7 +81,7 @@ def test_an_apprise_that_hangs_is_given_up_and_ended() -> None:
 def test_no_receivers_need_no_process() -> None:
     program = """
         import subprocess
-        from watchdog.loading.receivers import check_urls
+        from watchdog.loading.receiver_checks import check_urls
         subprocess.run = None
         print(check_urls([]))
     """
@@ -97,7 +97,7 @@ def test_a_working_directory_that_is_gone_checks_and_sends_as_ever(tmp_path: Pat
         os.mkdir(gone)
         os.chdir(gone)
         os.rmdir(gone)
-        from watchdog.loading.receivers import check_urls
+        from watchdog.loading.receiver_checks import check_urls
         print(check_urls(["json://127.0.0.1/"]), "apprise" in sys.modules)
         from watchdog.notify.apprise_receiver import open_plugin
         print(len(open_plugin("json://127.0.0.1/")))

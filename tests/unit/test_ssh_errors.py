@@ -7,7 +7,7 @@ import pytest
 from asyncssh import constants
 
 from tests.support.diagnosis_cases import probe, scene, trouble
-from watchdog.checks.kernel_state import reading_condition
+from watchdog.checks.host_log import reading_condition
 from watchdog.checks.reader_client import _reader_error
 from watchdog.config import HostSettings
 from watchdog.diagnosis import HostView

@@ -11,7 +11,7 @@ import pytest
 
 from watchdog.errors import ConfigError
 from watchdog.loading import Loaded, load
-from watchdog.loading.hosts import host_patterns, is_encrypted, may_mean
+from watchdog.loading.host_checks import host_patterns, is_encrypted, may_mean
 from watchdog.ssh.login import opens
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")

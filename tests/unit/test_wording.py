@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.diagnosis_cases import line as occurrence
-from watchdog.checks.kernel_state import lost_lines, merge_occurrences
+from watchdog.checks.host_log import lost_lines, merge_occurrences
 from watchdog.config import HostSettings
 from watchdog.journal.boot import Loss
 from watchdog.kernlog.grouping import observations

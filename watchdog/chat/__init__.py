@@ -16,7 +16,7 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
-from watchdog.chat.connection import (
+from watchdog.chat.connection_errors import (
     TRACE,
     ConnectionTrace,
     Lookup,

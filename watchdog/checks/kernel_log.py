@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from watchdog.checks import reader_client as requests
+from watchdog.checks.host_log import HostLog, Stream, reading_condition, stream_condition
 from watchdog.checks.kernel_pages import Found, read_pages, read_ring
-from watchdog.checks.kernel_state import HostLog, Stream, reading_condition, stream_condition
 from watchdog.checks.kernel_stream import Commit, follow
 from watchdog.clock import Clock
 from watchdog.config import Config, HostSettings

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from watchdog.checks import reader_client as requests
-from watchdog.checks.kernel_state import HostLog
+from watchdog.checks.host_log import HostLog
 from watchdog.clock import Clock
 from watchdog.journal.boot import Page
 from watchdog.journal.frame import Hello

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from watchdog.checks import reader_client as requests
+from watchdog.checks.host_log import HostLog
 from watchdog.checks.kernel_pages import Found, read_pages
-from watchdog.checks.kernel_state import HostLog
 from watchdog.clock import Clock
 from watchdog.config import HostSettings
 from watchdog.journal import records as journal_records

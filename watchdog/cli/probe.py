@@ -85,7 +85,7 @@ def server_name(base_url: str) -> str:
 
 def _web_url(name: str, url: str) -> SplitResult:
     """The parts of a URL that keeps the rules of a configuration. Raises UsageError, which never quotes the URL."""
-    from watchdog.loading.servers import web_url_parts
+    from watchdog.loading.server_checks import web_url_parts
 
     if not url.isprintable():  # urlsplit would take line breaks out without a word
         raise click.UsageError(f"{name} contains a line break or another invisible character")

@@ -17,11 +17,11 @@ from pathlib import Path
 from watchdog.config import Config, ReceiverSettings, Secret
 from watchdog.errors import ConfigError, ConfigProblem
 from watchdog.loading.cross_checks import check_across_sections
-from watchdog.loading.hosts import Opens, check_hosts
+from watchdog.loading.host_checks import Opens, check_hosts
 from watchdog.loading.problems import Place, Problems, Record, SettingError
-from watchdog.loading.receivers import UrlCheck, check_file_mode, check_receiver_urls, check_receivers, check_urls
+from watchdog.loading.receiver_checks import UrlCheck, check_file_mode, check_receiver_urls, check_receivers, check_urls
 from watchdog.loading.references import References, read_regular
-from watchdog.loading.servers import check_alerting, check_heartbeat, check_servers, check_standby, check_web
+from watchdog.loading.server_checks import check_alerting, check_heartbeat, check_servers, check_standby, check_web
 from watchdog.loading.walk import Walk
 from watchdog.loading.yaml_tree import (
     MAX_BYTES,

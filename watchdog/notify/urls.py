@@ -1,6 +1,6 @@
 """What is wrong with a receiver's URL, in words that never repeat the URL itself: it holds secrets.
 
-This file is also run by itself in another process (`watchdog.loading.receivers`), so it imports nothing of ours.
+This file is also run by itself in another process (`watchdog.loading.receiver_checks`), so it imports nothing of ours.
 """
 
 from __future__ import annotations

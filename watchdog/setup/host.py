@@ -13,7 +13,7 @@ from watchdog.clock import SystemClock
 from watchdog.config import HostSettings
 from watchdog.errors import WatchdogError
 from watchdog.loading.cross_checks import NAME
-from watchdog.loading.hosts import USER, is_host
+from watchdog.loading.host_checks import USER, is_host
 from watchdog.reasons import HostReason
 from watchdog.setup.files import PRIVATE, PUBLIC, Files, append_line, read, write
 from watchdog.setup.prompts import Prompter

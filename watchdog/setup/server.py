@@ -14,8 +14,8 @@ from watchdog.checks.generation_report import ProbeOutcome
 from watchdog.clock import SystemClock
 from watchdog.config import ProbeSettings, Secret, ServerSettings
 from watchdog.errors import WatchdogError
-from watchdog.loading.hosts import is_host
-from watchdog.loading.servers import web_url_parts
+from watchdog.loading.host_checks import is_host
+from watchdog.loading.server_checks import web_url_parts
 from watchdog.model import Verdict
 from watchdog.reasons import ServerReason
 from watchdog.setup.prompts import Prompter

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from watchdog.config import Secret
 from watchdog.loading.problems import Problems, Record
 from watchdog.loading.references import read_setting
-from watchdog.loading.servers import check_schedule
+from watchdog.loading.server_checks import check_schedule
 
 # SSH files are examined by their text alone: importing an SSH library here would slow down every start.
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from watchdog.config import Secret
 from watchdog.loading.problems import Problems, Record
 from watchdog.loading.references import chmod
-from watchdog.loading.servers import web_url_parts
+from watchdog.loading.server_checks import web_url_parts
 
 Answers = Sequence[str | None]
 """For each URL: what is wrong with it, or None."""
