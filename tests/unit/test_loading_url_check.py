@@ -54,9 +54,9 @@ def test_loading_a_configuration_leaves_apprise_out_of_this_process(tmp_path: Pa
 def test_an_installation_without_a_working_apprise_says_so(broken: str) -> None:
     program = """
         import sys
-        from watchdog.loading import receivers
-        receivers.PROGRAM = sys.argv[1]
-        print(receivers.check_urls(["json://127.0.0.1/"]))
+        from watchdog.loading import receiver_checks
+        receiver_checks.PROGRAM = sys.argv[1]
+        print(receiver_checks.check_urls(["json://127.0.0.1/"]))
     """
     assert "apprise does not work in this installation" in run(program, broken)
 
@@ -64,10 +64,10 @@ def test_an_installation_without_a_working_apprise_says_so(broken: str) -> None:
 def test_an_apprise_that_hangs_is_given_up_and_ended() -> None:
     program = """
         import os
-        from watchdog.loading import receivers
-        receivers.PROGRAM = "import time; time.sleep(60)"
+        from watchdog.loading import receiver_checks
+        receiver_checks.PROGRAM = "import time; time.sleep(60)"
         receivers.LIMIT_S = 0.3
-        print(receivers.check_urls(["json://127.0.0.1/"]))
+        print(receiver_checks.check_urls(["json://127.0.0.1/"]))
         try:
             os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
