@@ -66,7 +66,7 @@ def test_an_apprise_that_hangs_is_given_up_and_ended() -> None:
         import os
         from watchdog.loading import receiver_checks
         receiver_checks.PROGRAM = "import time; time.sleep(60)"
-        receivers.LIMIT_S = 0.3
+        receiver_checks.LIMIT_S = 0.3
         print(receiver_checks.check_urls(["json://127.0.0.1/"]))
         try:
             os.waitpid(-1, os.WNOHANG)
