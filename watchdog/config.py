@@ -257,7 +257,7 @@ class MaintenanceSettings:
 class SeatSettings:
     """Servers that take turns in one place: exactly one of them should live (docs/seats.md).
 
-    While one of them starts, a swap may take `swap_for` from the last text on before the empty seat alerts.
+    While one of them starts, a swap may take `swap_for` from the first miss on before the empty seat alerts.
     """
 
     name: str

@@ -56,7 +56,7 @@ class Seat:
     """Who holds the seat (`holder`), since when, and what was last seen of each server.
 
     `text_at` is when each of them last gave text (Unix seconds), also before this process began. What was seen longer
-    than `fresh_s` ago says nothing about now.
+    than `fresh_s` ago says nothing about now. `missed_at` is when the holder first failed since it gave text.
     """
 
     settings: SeatSettings
@@ -65,6 +65,7 @@ class Seat:
     seen: dict[str, Seen] = field(default_factory=dict)
     text_at: dict[str, float] = field(default_factory=dict)
     taken_from: str = ""
+    missed_at: float | None = None
 
     @property
     def name(self) -> str:
@@ -102,12 +103,13 @@ class Seat:
             self.holder = max(self.settings.servers, key=lambda name: self.text_at.get(name, 0.0))
         if self.holder != server:
             return Standing.AWAY
+        self.missed_at = seen.at if self.missed_at is None else self.missed_at
         return Standing.SWAPPING if self._is_swapping(server, seen) else Standing.EMPTY
 
     def _text(self, server: str, before: Seen | None, seen: Seen) -> Standing:
         self.text_at[server] = seen.at
         if not self.holder or self.holder == server:
-            self.holder = server
+            self.holder, self.missed_at = server, None
             return Standing.HOLDS
         holder = self.seen.get(self.holder)
         if holder is not None and holder.verdict is Verdict.PASS and seen.at - holder.at < self.fresh_s:
@@ -117,7 +119,7 @@ class Seat:
         return Standing.TAKES_OVER
 
     def _take(self, server: str) -> None:
-        self.taken_from, self.holder = self.holder, server
+        self.taken_from, self.holder, self.missed_at = self.holder, server, None
 
     def _living(self, server: str, now: float) -> str:
         """Another server that gave text when it was last looked at, not long ago; "" if none did."""
@@ -132,6 +134,6 @@ class Seat:
         """Whether its process is gone, another one is starting, and that has not taken too long yet."""
         if not seen.reason.row.must_last:
             return False  # it hangs, or says that it is broken: nobody ended it to make room
-        began = self.text_at.get(server, 0.0)
-        starting = any(one.starts and one.at > began for one in self.others(server).values())
-        return starting and seen.at - began <= self.settings.swap_for_s
+        text_at = self.text_at.get(server, 0.0)
+        starting = any(one.starts and one.at > text_at for one in self.others(server).values())
+        return starting and seen.at - (self.missed_at or seen.at) <= self.settings.swap_for_s
