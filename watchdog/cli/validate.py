@@ -216,8 +216,8 @@ def _seat(seat: SeatSettings) -> str:
 
     return (
         f"Seat {seat.name}: {' and '.join(seat.servers)} take turns. While one answers, the others may be off; if none "
-        f"does, the one that answered last alerts, but for {written_duration(seat.swap_for_s)} after its first miss not "
-        "while another one loads."
+        f"does, the one that answered last alerts, but for {written_duration(seat.swap_for_s)} after its first miss "
+        "not while another one loads."
     )
 
 
