@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import time
@@ -108,6 +109,8 @@ async def taking_turns(tmp_path: Path, count: int) -> AsyncIterator[tuple[list[_
             await daemon.kill()
             for place in places:
                 await place.stop()
+            await asyncio.sleep(0)
+            gc.collect()  # here, not in another test: see the mark below
 
 
 def _paged(daemon: DaemonProcess) -> list[str]:
@@ -152,6 +155,8 @@ async def _crashes(places: list[_Place], daemon: DaemonProcess) -> None:
     assert DOWN_FOR_S <= took_s <= DOWN_FOR_S + 12
 
 
+# A connection that comes just while aiohttp closes its port is left to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_swaps_never_page_and_a_crash_inside_one_does_in_the_usual_time(tmp_path: Path) -> None:
     async with taking_turns(tmp_path, SEATS + CRASHES) as (places, sink, daemon):
         swapped, crashed = places[:SEATS], places[SEATS:]

@@ -153,7 +153,10 @@ async def _run(station: Station, verdicts: Sequence[Verdict]) -> None:
 
 
 def test_status_watch_draws_the_whole_state_and_takes_nothing_as_markup(month: Path) -> None:
-    screen = Console(file=io.StringIO(), force_terminal=True, width=160, height=50, color_system=None)
+    terminal = {"TERM": "xterm"}  # whatever this run's own terminal can do
+    screen = Console(
+        file=io.StringIO(), force_terminal=True, width=160, height=50, color_system=None, _environ=terminal
+    )
     with Reader.open(month) as reader:
         health = watch_status(reader, screen, rounds=1)
     assert health is Health.FIRING
