@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.alerting_path import KEY, Station, configuration, observed, paced, receiver
-from tests.support.diagnosis_cases import FROZEN, unread
+from tests.support.diagnosis_cases import FROZEN, GIB, unread
+from tests.support.diagnosis_cases import vitals as read_vitals
 from watchdog.kinds import ROAD
 from watchdog.model import Cause, Nature, Observation, Severity, Verdict
 from watchdog.policy import AlertPlan
@@ -41,6 +42,7 @@ def gone(host: str = "worker") -> Observation:
 
 DEAD = observed(Verdict.FAIL, KEY, reason="engine_dead", summary="the server says that its engine is dead")
 HANGS = observed(Verdict.FAIL, KEY, reason="no_token", summary="no token within 60 s", measurements=FROZEN)
+EMPTY = read_vitals("worker", available=0.5 * GIB)
 HEALTHY = observed(Verdict.PASS, KEY)
 BEHIND = replace(
     observed(Verdict.PASS, "vitals/worker", subject="worker", labels={"host": "worker"}),
@@ -64,6 +66,9 @@ async def seen(station: Station, *story: Observation, gap_s: float = 20.0) -> li
         ([line(), HANGS], "FIRING deepseek: no text for 0 s: gpu.xid on worker and stands still"),
         ([line("pcie.aer.nonfatal"), silent()], "NEW worker: pcie.aer.nonfatal on worker and worker silent (20 s)"),
         ([silent(), line("pcie.aer.nonfatal")], "NEW worker: worker silent and pcie.aer.nonfatal on worker (0 s)"),
+        ([line("gpu.nvrm_oom"), EMPTY], "NEW worker: gpu.nvrm_oom on worker and no memory on worker (20 s)"),
+        ([line("gpu.nvrm_oom"), silent()], "NEW worker: gpu.nvrm_oom on worker and worker silent (20 s)"),
+        ([line("gpu.nvrm_oom"), DEAD], "FIRING deepseek: no text for 0 s: gpu.nvrm_oom on worker and engine dead"),
         ([silent(), HANGS], "FIRING deepseek: no text for 0 s: worker silent and stands still"),
     ],
 )
@@ -86,6 +91,8 @@ async def test_two_signs_by_different_roads_are_one_page_at_once_with_both(
         [silent()],
         [DEAD],
         [gone(), replace(DEAD, reason="unreachable")],
+        [line("gpu.nvrm_oom"), read_vitals("worker", available=3 * GIB)],  # a model that loads
+        [EMPTY],
         [silent(), unread("worker")],  # one road: SSH
         [line(), line("pcie.aer.nonfatal")],  # one road: the kernel's log
         [line(host="elsewhere"), DEAD],  # no host of that server

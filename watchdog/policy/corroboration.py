@@ -30,6 +30,7 @@ class Channel(StrEnum):
     SERVER = "server"
     NETWORK = "network"
     GPU_TOOL = "gpu_tool"
+    MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Sign(StrEnum):
     ENGINE_DEAD = "engine_dead"
     STANDS_STILL = "stands_still"
     GPU_TOOL_HANGS = "gpu_tool_hangs"
+    MEMORY_GONE = "memory_gone"
     NCCL_MISMATCH = "nccl_mismatch"
     NCCL_RANK_GONE = "nccl_rank_gone"
 
@@ -78,6 +80,9 @@ SIGNS: Mapping[Sign, SignRow] = {
     Sign.GPU_TOOL_HANGS: SignRow(
         channel=Channel.GPU_TOOL, words="nvidia-smi hangs on {about}", short="nvidia-smi hangs on {about}"
     ),
+    Sign.MEMORY_GONE: SignRow(
+        channel=Channel.MEMORY, words="{about} has next to no memory left", short="no memory on {about}"
+    ),
     Sign.NCCL_MISMATCH: SignRow(
         channel=Channel.SERVER, words="NCCL on {about} names a rank that is behind", short="a rank is behind on {about}"
     ),
@@ -90,7 +95,7 @@ FATAL_KINDS = frozenset(
         "pcie.aer.fatal", "pcie.aer.nonfatal", "pcie.aer.uncorrectable", "pcie.dpc", "pcie.cmplt_to", "pcie.eeh",
         "smmu.error", "smmu.fault", "smmu.timeout", "iommu.timeout",
         "mlx5.health", "mlx5.cmd_timeout", "mlx5.tx_timeout", "mlx5.pci_err",
-        "gpu.xid", "gpu.sxid", "gpu.fell_off", "gpu.gsp", "gpu.hang",
+        "gpu.xid", "gpu.sxid", "gpu.fell_off", "gpu.gsp", "gpu.hang", "gpu.nvrm_oom",
         "lockup", "oops", "panic", "serror", "mce", "hw.fatal", "hw.recoverable", "edac.uncorrected",
     }
 )  # fmt: skip
@@ -104,6 +109,8 @@ _BY_MEASUREMENT = {
     "nccl_missing": Sign.NCCL_RANK_GONE,
     "nccl_dead": Sign.NCCL_RANK_GONE,
 }
+NO_MEMORY, FULL_PRESSURE = 0.01, 10.0
+"""Of all memory available, and percent of the time in which every program waits for memory: a machine that stands."""
 _UNPROVEN = "engine_prefill_hidden"
 """An engine that does not show that it reads a prompt may stand still in good health."""
 _OF_HOSTS = (KERNEL_LOG, FOLLOW, VITALS)
@@ -129,7 +136,14 @@ def signs_of(seen: Observation, plan: AlertPlan) -> tuple[SignSeen, ...]:
     found = [] if row is None or row.fact not in _BY_FACT or seen.answered else [_BY_FACT[row.fact]]
     numbers = seen.measurements
     found += [sign for name, sign in _BY_MEASUREMENT.items() if numbers.get(name) and not numbers.get(_UNPROVEN)]
+    found += [Sign.MEMORY_GONE] if _memory_is_gone(numbers) else []
     return tuple(_sign(sign, seen, key) for sign in found)
+
+
+def _memory_is_gone(numbers: Mapping[str, float]) -> bool:
+    available, total = numbers.get("memory_available_bytes"), numbers.get("memory_total_bytes")
+    is_empty = available is not None and total is not None and available < NO_MEMORY * total
+    return is_empty or numbers.get("memory_full_avg10", 0.0) >= FULL_PRESSURE
 
 
 def _sign(sign: Sign, seen: Observation, key: str) -> SignSeen:
